@@ -74,7 +74,8 @@ class Cron(CronTrigger):  # type: ignore[misc]  # APScheduler has no types
 
     @property
     def _is_for_every_hour(self) -> bool:
-        return str(self.fields[_HOUR]) == "*"
+        hours = self.fields[_HOUR]
+        return all(hours.get_next_value(datetime(2024, 1, 1, hour)) == hour for hour in range(24))
 
 
 def _is_repeated(moment: datetime) -> bool:

@@ -18,6 +18,7 @@ from experiments.tables import table
 from experiments.traces import DATA, SITES, Site, jobs_of
 from rmsplugin.energy.account import saved_share
 from rmsplugin.energy.emptying import Emptying
+from rmsplugin.energy.local_clock import LocalClock
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.simulation.capacity import Cluster
@@ -103,7 +104,7 @@ def _measured(site: Site, jobs: Sequence[Job], policy: str, arguments: argparse.
     durations, cycle_s = (FREE, 0.0) if is_static else (switches_of(60.0, 60.0), 30.0)
     found = simulated(jobs, cluster, policy, durations=durations, cycle_s=cycle_s, energy=energy)
     all_on = simulated(jobs, cluster, policy, durations=durations, cycle_s=cycle_s)
-    told = account_of(found, energy, cluster.cpus_per_node)
+    told = account_of(found, energy, cluster.cpus_per_node, LocalClock.steady())
     assert found.powered is not None
     late_s = completion_s(found) - completion_s(all_on)
     makespan_s = max(run.end_s for run in found.jobs) - jobs[0].submit_s

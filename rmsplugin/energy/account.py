@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rmsplugin.energy.local_clock import LocalClock
 from rmsplugin.energy.meter import Energy, Meter, switch_off
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
@@ -49,7 +50,7 @@ def account(
     off_times: Sequence[OffTime],
     begin_s: float,
     end_s: float,
-    midnight_s: float = 0.0,
+    clock: LocalClock,
 ) -> Account:
     """Add up a schedule.
 
@@ -60,9 +61,9 @@ def account(
         off_times: when nodes were off.
         begin_s: of the schedule.
         end_s: of the schedule.
-        midnight_s: a time that is a midnight, for the tariff.
+        clock: that the tariff goes by.
     """
-    on = Meter(parameters, begin_s, end_s, midnight_s)
+    on = Meter(parameters, begin_s, end_s, clock)
     used: dict[str, list[tuple[float, float]]] = {name: [] for name in parameters.classes}
     for span in spans:
         used[span.node].append((span.begin_s, span.end_s))

@@ -29,7 +29,7 @@ class Daily:
         return self.steps[bisect_right([begin for begin, _ in self.steps], second_of_day) - 1][1]
 
     def mean(self, begin_s: float, end_s: float) -> float:
-        """The mean from one time to a later one, in seconds since a midnight."""
+        """The mean from one time to a later one, in seconds since a midnight of a clock that nobody sets meanwhile."""
         days, rest_s = divmod(end_s - begin_s, DAY_S)
         whole = sum(value * (end - begin) for begin, end, value in self._day(0.0, DAY_S))
         first_s = begin_s % DAY_S

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 
+from rmsplugin.energy.local_clock import LocalClock
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
 
@@ -23,9 +24,9 @@ class Energy:
 class Meter:
     """Adds up watts over time, within the schedule: joules, and those times the price, and the grams of CO2."""
 
-    def __init__(self, parameters: EnergyParameters, begin_s: float, end_s: float, midnight_s: float) -> None:
+    def __init__(self, parameters: EnergyParameters, begin_s: float, end_s: float, clock: LocalClock) -> None:
         self._dailies = (parameters.price, parameters.co2)
-        self.begin_s, self.end_s, self._midnight_s = begin_s, end_s, midnight_s
+        self.begin_s, self.end_s, self._clock = begin_s, end_s, clock
         self._joules = 0.0
         self._weighed = [0.0, 0.0]
 
@@ -40,11 +41,11 @@ class Meter:
         begin_s, end_s = max(begin_s, self.begin_s), min(end_s, self.end_s)
         if end_s <= begin_s:
             return
-        joules = watts * (end_s - begin_s)
-        self._joules += joules
+        self._joules += watts * (end_s - begin_s)
         for place, daily in enumerate(self._dailies):
             if daily is not None:
-                self._weighed[place] += joules * daily.mean(begin_s - self._midnight_s, end_s - self._midnight_s)
+                for since_s, until_s in self._clock.spans(begin_s, end_s):
+                    self._weighed[place] += watts * (until_s - since_s) * daily.mean(since_s, until_s)
 
     def read(self) -> Energy:
         """All so far."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.energy.account import Account, OffTime, Span, account
+from rmsplugin.energy.local_clock import LocalClock
 from rmsplugin.energy.meter import Energy, Meter, switch_off
 from rmsplugin.energy.parameters import EnergyParameters
 
@@ -32,11 +33,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The time that is looked at; ``midnight_s``: a time that is a midnight, for the tariff."""
+    """The time that is looked at, and the clock that the tariff goes by."""
 
     begin_s: float
     end_s: float
-    midnight_s: float = 0.0
+    clock: LocalClock
 
 
 def by_node(
@@ -64,7 +65,7 @@ def by_node(
     found = {}
     for name in cpus:
         own = EnergyParameters({name: parameters.classes[name]}, price=parameters.price, co2=parameters.co2)
-        span = (period.begin_s, period.end_s, period.midnight_s)
+        span = (period.begin_s, period.end_s, period.clock)
         found[name] = account(own, cpus[name], spans[name], off[name], *span)
     return found
 
@@ -77,9 +78,7 @@ def by_owner(
     period: Period,
 ) -> dict[str, Energy]:
     """The energy of each owner, and of NOBODY; arguments as of ``by_node``."""
-    meters: defaultdict[str, Meter] = defaultdict(
-        lambda: Meter(parameters, period.begin_s, period.end_s, period.midnight_s)
-    )
+    meters: defaultdict[str, Meter] = defaultdict(lambda: Meter(parameters, period.begin_s, period.end_s, period.clock))
     there: dict[str, list[Use]] = {name: [] for name in cpus}
     for use in uses:
         there[use.node].append(use)

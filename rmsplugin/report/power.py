@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 
 from rmsplugin.energy.account import OffTime
 from rmsplugin.energy.daily import Daily
@@ -16,6 +15,7 @@ from rmsplugin.energy.shares import Period, Use, by_node, by_owner, total
 from rmsplugin.engine.power.classes import power_class
 from rmsplugin.report.document import Consumed, Job, Share
 from rmsplugin.report.energy import OWNERS, uses_of
+from rmsplugin.report.local_time import local_clock
 from rmsplugin.settings import Settings
 
 _OFF = "select node, ended from power_acts where kind = 'power-off' and ended > 0 and error = '' order by ended"
@@ -78,8 +78,7 @@ def parameters_of(settings: Settings, nodes: Iterable[str]) -> EnergyParameters:
 
 def period_of(since: float, until: float) -> Period:
     """The time that is looked at; tariffs go by local time."""
-    midnight = datetime.fromtimestamp(since).replace(hour=0, minute=0, second=0, microsecond=0)
-    return Period(since, until, midnight.timestamp())
+    return Period(since, until, local_clock(since, until))
 
 
 def consumed(

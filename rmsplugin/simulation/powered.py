@@ -6,18 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rmsplugin.energy.account import Account, Span, account
+from rmsplugin.energy.local_clock import LocalClock
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.simulation.outcome import Interval, JobRun, Outcome
 
 
-def account_of(outcome: Outcome, parameters: EnergyParameters, cpus_per_node: int, midnight_s: float = 0.0) -> Account:
-    """The energy from the first submission to the end of all."""
+def account_of(outcome: Outcome, parameters: EnergyParameters, cpus_per_node: int, clock: LocalClock) -> Account:
+    """The energy from the first submission to the end of all; ``clock``: that the tariff goes by."""
     begin_s = min(run.job.submit_s for run in outcome.jobs)
     end_s = max(run.intervals[-1].end_s for run in outcome.jobs)
     off_times = () if outcome.powered is None else outcome.powered.off_times
     spans = (span for run in outcome.jobs for span in spans_of(run))
-    return account(parameters, cpus_per_node, spans, off_times, begin_s, end_s, midnight_s)
+    return account(parameters, cpus_per_node, spans, off_times, begin_s, end_s, clock)
 
 
 def spans_of(run: JobRun) -> Iterator[Span]:

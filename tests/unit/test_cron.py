@@ -47,9 +47,10 @@ def test_a_time_that_is_repeated_at_the_end_of_summer_time_comes_once() -> None:
     ]
 
 
+@pytest.mark.parametrize("hours", ["*", "*/1", "0-23", "0-11,12-23"])
 @pytest.mark.parametrize("day", ["2026-03-28T22:30", "2026-10-24T22:30"])
-def test_every_hour_comes_each_hour(day: str) -> None:
-    found = times("0 * * * *", day, 6)
+def test_every_hour_comes_each_hour(day: str, hours: str) -> None:
+    found = times(f"0 {hours} * * *", day, 6)
     assert found == [f"{int(found[0][:2]) + (hour >= 24):02} {hour % 24:02}:00" for hour in range(23, 29)]
 
 

@@ -173,16 +173,15 @@ def positive_seconds(text: str) -> float:
     return number
 
 
-def past_time(text: str) -> float:
-    """A time, or how long ago it was, as seconds since the epoch."""
-    now = datetime.now()
+def past_time(text: str, now: datetime | None = None) -> float:
+    """A time, or how long ago it was, as seconds since the epoch; ``now``: by the local clock, or else it is read."""
+    now = now or datetime.now()
     try:
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         if text in _DAYS:
             moment = midnight - timedelta(days=_DAYS[text])
         elif match := _AGE.fullmatch(text):
-            unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
-            moment = now - timedelta(**{unit: int(match[1])})
+            moment = _before(now, int(match[1]), match[2])
         else:
             moment = datetime.fromisoformat(text)
         seconds = moment.timestamp()
@@ -194,6 +193,13 @@ def past_time(text: str) -> float:
     if seconds > now.timestamp():
         raise argparse.ArgumentTypeError(f"{text!r} is in the future")
     return max(0.0, seconds)
+
+
+def _before(now: datetime, number: int, unit: str) -> datetime:
+    """So many days, hours or minutes before now: a day ago clocks showed the same time, whenever they were set."""
+    if unit == "d":
+        return now - timedelta(days=number)
+    return datetime.fromtimestamp(now.timestamp() - number * {"h": 3600, "m": 60}[unit])
 
 
 def positive_amount(text: str) -> float:

@@ -14,6 +14,7 @@ from rmsplugin.cli.shared.policies import deciding
 from rmsplugin.cli.simulate import trace_file
 from rmsplugin.cli.simulate.parameters import cluster_of, memory_of, read_activity_of, replay_parameters, search_of
 from rmsplugin.energy.account import Account
+from rmsplugin.energy.local_clock import LocalClock
 from rmsplugin.energy.meter import Energy
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.errors import WorkloadError
@@ -69,10 +70,10 @@ class Input:
         return self.energy is None and self.rules is None and not self.cluster.cpu_overbooking
 
     @property
-    def midnight_s(self) -> float:
-        """A midnight (UTC) in seconds as in the trace; 0 where the trace does not tell when it began."""
+    def clock(self) -> LocalClock:
+        """The clock of UTC; it begins at midnight where the trace does not tell when it began."""
         told = (self.workload.header.get("UnixStartTime") or ["0"])[0]
-        return -float(int(told) % 86400) if told.isascii() and told.isdigit() else 0.0
+        return LocalClock.steady(float(int(told) % 86400) if told.isascii() and told.isdigit() else 0.0)
 
     @cached_property
     def links(self) -> Links:
@@ -262,7 +263,7 @@ def _energized(arguments: argparse.Namespace, given: Input, outcome: Outcome, sh
     from rmsplugin.simulation.powered import account_of
 
     assert given.energy is not None and outcome.powered is not None
-    found = account_of(outcome, given.energy, given.cluster.cpus_per_node, given.midnight_s)
+    found = account_of(outcome, given.energy, given.cluster.cpus_per_node, given.clock)
     all_on = simulate(arguments, replace(given, energy=None), outcome.policy, show)
     not_emptied = None
     if outcome.powered.emptied:

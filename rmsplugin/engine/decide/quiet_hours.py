@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from rmsplugin.cron import Cron, zone_of
 from rmsplugin.proposing.quiet import Quiet
 from rmsplugin.settings.schedule import Schedule
 
 #: A window that began longer ago has ended.
-_LONGEST_S = 7 * 86400.0
-_DAY_S = 86400.0
+_LONGEST = timedelta(days=7)
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Window:
 
     def until(self, now: float) -> float | None:
         """The end of the window that has begun; None if none has. All in seconds since the epoch."""
-        then = now - _LONGEST_S
+        then = (self.begins.local(now) - _LONGEST).timestamp()
         while (begin := self.begins.next_after(then)) <= now:
             then = self.ends.next_after(begin)
             if then > now:
@@ -63,6 +64,11 @@ class QuietHours:
         if not ends:
             return changes, None
         last = max(ends.values())
-        form = "%H:%M" if last - now < _DAY_S else "%a %H:%M"
-        end = f"{self.windows[0].begins.local(last):{form}}"
-        return changes, Quiet(f"quiet hours until {end}", all(window.starts for window in ends))
+        here, end = (self.windows[0].begins.local(each) for each in (now, last))
+        sentence = f"quiet hours until {end:{_form(here, end)}}"
+        return changes, Quiet(sentence, all(window.starts for window in ends))
+
+
+def _form(now: datetime, end: datetime) -> str:
+    """How an end is written, so that it means one time: a change of summer time makes a day longer, or shorter."""
+    return "%H:%M" if end.replace(tzinfo=None) - now.replace(tzinfo=None) < _DAY else "%a %H:%M"

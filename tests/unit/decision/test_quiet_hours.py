@@ -37,6 +37,8 @@ def at(text: str, *windows: dict[str, Any]) -> Quiet | None:
 
 NIGHT = {"begins": "0 22 * * *", "ends": "0 6 * * *"}
 WEEKEND = {"begins": "0 18 * * fri", "ends": "0 6 * * mon", "starts": False}
+WEEK = {"begins": "0 20 * * sat", "ends": "30 20 * * sun"}
+LONG = {"begins": "0 6 * * mon", "ends": "30 5 * * mon"}
 WORKDAYS = {"begins": "0 22 * * mon-fri", "ends": "0 6 * * *"}
 
 
@@ -55,6 +57,12 @@ WORKDAYS = {"begins": "0 22 * * mon-fri", "ends": "0 6 * * *"}
         ("2026-03-29T06:00:00", [NIGHT], None),
         ("2026-10-25T05:59:00", [NIGHT], "quiet hours until 06:00"),  # and that one has one more
         ("2026-10-25T06:00:00", [NIGHT], None),
+        # 23.5 hours later, and on the next day: the clock is set in between
+        ("2026-03-28T20:00:00", [WEEK], "quiet hours until Sun 20:30"),
+        ("2026-03-28T21:00:00", [WEEK], "quiet hours until 20:30"),
+        # from Monday to Monday, less half an hour, and the clock is set back in between
+        ("2026-10-26T05:15:00", [LONG], "quiet hours until 05:30"),
+        ("2026-10-26T05:30:00", [LONG], None),
         ("2026-01-14T23:00:00", [], None),
     ],
 )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rmsplugin.energy.account import Account, OffTime, Span, account, saved_share
 from rmsplugin.energy.daily import Daily
+from rmsplugin.energy.local_clock import LocalClock
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
 
@@ -21,7 +22,7 @@ def kwh(joules: float) -> float:
 
 def counted(spans: list[Span], off: list[OffTime], end_s: float, names: str = "a", **more: Daily) -> Account:
     parameters = EnergyParameters(dict.fromkeys(names, POWER), **more)
-    return account(parameters, 4, spans, off, 0.0, end_s)
+    return account(parameters, 4, spans, off, 0.0, end_s, LocalClock.steady())
 
 
 def test_a_node_that_is_on_takes_what_its_cpus_use_and_more_if_it_idles() -> None:

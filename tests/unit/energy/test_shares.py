@@ -8,6 +8,7 @@ import pytest
 
 from rmsplugin.energy.account import OffTime
 from rmsplugin.energy.daily import Daily
+from rmsplugin.energy.local_clock import LocalClock
 from rmsplugin.energy.meter import Energy
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
@@ -16,7 +17,7 @@ from rmsplugin.energy.shares import NOBODY, Period, Use, by_node, by_owner, tota
 POWER = PowerClass(120.0, 300.0, 8.0, 150.0, off_s=30.0, on_s=120.0)
 CPUS = {"n1": 4, "n2": 2}
 PARAMETERS = EnergyParameters(dict.fromkeys(CPUS, POWER))
-HOUR = Period(0.0, 3600.0)
+HOUR = Period(0.0, 3600.0, LocalClock.steady())
 
 
 def wh(found: dict[str, Energy]) -> dict[str, float]:

@@ -9,6 +9,7 @@ import pytest
 
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.energy.account import Span
+from rmsplugin.energy.local_clock import LocalClock
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.model.durations import DEFAULTS as DURATIONS
@@ -176,7 +177,7 @@ def test_nothing_is_on_a_node_that_is_off_and_nobody_is_lost(policy: str, seed: 
         end_s = float("inf") if off.on_s is None else off.on_s + POWER.on_s
         there = [s for s in spans if s.node == off.node and s.begin_s < end_s - 1e-9 and s.end_s > off.begin_s + 1e-9]
         assert there == []
-    told = account_of(found, energy(), SIZE.cpus_per_node)
+    told = account_of(found, energy(), SIZE.cpus_per_node, LocalClock.steady())
     assert told.oracle.kwh <= told.switched.kwh + 1e-9
     assert told.oracle.kwh < told.all_on.kwh
 

@@ -1,0 +1,53 @@
+"""How long ago something was, as people write it, around the changes of summer time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from rmsplugin.cli.shared.arguments import past_time
+
+PRAGUE = ZoneInfo("Europe/Prague")
+
+
+@pytest.fixture(autouse=True)
+def in_prague(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Prague")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("now", ["2026-03-29T10:00", "2026-10-25T10:00", "2026-07-01T10:00"])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("12h", 12 * 3600), ("720m", 12 * 3600), ("30m", 1800), ("0h", 0), ("240h", 240 * 3600)]
+)
+def test_hours_and_minutes_are_as_long_as_ever(now: str, text: str, seconds: int) -> None:
+    here = datetime.fromisoformat(now)
+    assert past_time(text, here) == here.timestamp() - seconds
+
+
+def test_half_an_hour_ago_is_so_in_the_hour_that_comes_twice() -> None:
+    again = datetime.fromtimestamp(datetime(2026, 10, 25, 1, 10, tzinfo=UTC).timestamp())
+    assert (again.hour, again.fold) == (2, 1)
+    assert past_time("30m", again) == datetime(2026, 10, 25, 0, 40, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("text", "then"),
+    [
+        ("1d", "2026-10-24T10:00"),
+        ("7d", "2026-10-18T10:00"),
+        ("today", "2026-10-25T00:00"),
+        ("yesterday", "2026-10-24T00:00"),
+        ("2026-10-24T22:15", "2026-10-24T22:15"),
+    ],
+)
+def test_days_go_by_what_clocks_show(text: str, then: str) -> None:
+    expected = datetime.fromisoformat(then).replace(tzinfo=PRAGUE).timestamp()
+    assert past_time(text, datetime.fromisoformat("2026-10-25T10:00")) == expected
