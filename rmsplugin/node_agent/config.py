@@ -7,6 +7,7 @@ The engine has checked the file; here a wrong value is just an error.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,10 @@ from rmsplugin.node_agent.errors import AgentError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+#: The server in the source of a mount: an address in brackets, or a name or address without a colon.
+_SERVER = re.compile(r"(?:\[([^\]]+)\]|([^:/\[\]]+)):.")
+_NFS_PORT = 2049
 
 
 class AgentConfig(NamedTuple):
@@ -42,6 +47,7 @@ class AgentConfig(NamedTuple):
     lets_through: bool = False  # engines reach the platform through the agent
     references: frozenset[str] = frozenset()  # the names of the images of containers
     mount_targets: tuple[str, ...] = ()  # the directories that guests have of the site, with {user} and {home}
+    file_servers: tuple[tuple[str, int], ...] = ()  # host and port of each server from which guests mount
     several_engines: bool = False  # one of them leads, and has to show it where the node has come up anew
     group: str = ""  # the group whose engine asks about the shared store; empty: an engine of all groups
 
@@ -111,7 +117,7 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
     network = document.get("network", {})
     images, start = list(document.get("image", {}).values()), document.get("start", {})
     files_of = {name: _files_of(image) for name, image in document.get("image", {}).items()}
-    shared = nodes.get("shared_store")
+    shared, mounts = nodes.get("shared_store"), document.get("guest", {}).get("mounts", [])
     return AgentConfig(
         store_path=_absolute(nodes.get("store", defaults.STORE)),
         vm_path=_absolute(nodes.get("vm_dir", "/var/lib/rmsplugin/vm")),
@@ -132,8 +138,19 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
         lets_through=_lets_through(document),
         several_engines=document.get("cluster", {}).get("coordination", "local") != "local",
         references=frozenset(str(image["reference"]) for image in images if "reference" in image),
-        mount_targets=tuple(str(each["target"]) for each in document.get("guest", {}).get("mounts", [])),
+        mount_targets=tuple(str(each["target"]) for each in mounts),
+        file_servers=tuple(server for each in mounts if (server := _file_server(each)) is not None),
     )
+
+
+def _file_server(mount: dict[str, str]) -> tuple[str, int] | None:
+    """Host and port of the server of a mount by NFS over TCP; None: it is another one."""
+    found = _SERVER.match(str(mount.get("source", "")))
+    options = str(mount.get("options", "")).split(",")
+    if found is None or mount.get("type", "nfs") not in ("nfs", "nfs4") or "udp" in options or "proto=udp" in options:
+        return None
+    ports = [int(option[5:]) for option in options if option.startswith("port=") and option[5:].isdecimal()]
+    return found[1] or found[2], ports[-1] if ports else _NFS_PORT
 
 
 def _lets_through(document: dict[str, Any]) -> bool:

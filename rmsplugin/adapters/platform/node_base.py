@@ -115,6 +115,11 @@ class NodeSettings(Protocol):
         """The directories that guests have of the site; {user} and {home} in them are those of some user."""
         ...
 
+    @property
+    def file_servers(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each server from which guests mount."""
+        ...
+
 
 class Facts(NamedTuple):
     """The facts about its node that the node agent knows, and a question before a creation needs."""

@@ -1,14 +1,21 @@
-"""Rules for what guests mount: whether locks of files reach the server, and what a VM's root could make of a mount."""
+"""Rules for what guests mount: whether a VM can, whether locks of files reach the server, and what root makes of it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from rmsplugin.finding import Finding, ok, warning
+from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import ContainerImage, Mount
 
 _LOCAL = frozenset({"nolock", "local_lock=all", "local_lock=flock", "local_lock=posix"})
+_NFS = ("nfs", "nfs4")
+#: A server, by its name or address, and a directory there.
+_OF_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]+):.+")
+#: These are a node's; a VM of ours has no device for them.
+_OF_NODE = frozenset({"9p", "virtiofs", "bind", "none", "overlay"})
+_BOUND = frozenset({"bind", "rbind"})
 _VERSION_3 = frozenset({"vers=2", "nfsvers=2", "vers=3", "nfsvers=3", "v3"})
 
 
@@ -19,19 +26,41 @@ def judge_mounts(settings: Settings) -> Iterator[Finding]:
         if containers:
             yield ok(_subject(mount), "is bound from each node, which has to have it mounted there")
             continue
-        faults = [*_locks(mount), *_rights(mount)]
+        faults = [*_kind(mount), *_locks(mount), *_rights(mount)]
         yield from faults
         if not faults:
-            yield ok(_subject(mount), f"mounted with {mount.safe_options()}")
+            yield ok(_subject(mount), f"mounted with {mount.safe_options()}{_needs(mount)}")
 
 
 def _subject(mount: Mount) -> str:
     return f"mount {mount.target}"
 
 
+def _kind(mount: Mount) -> Iterator[Finding]:
+    """Say where a VM cannot mount it: what the node has, and what is no server's."""
+    of_node = mount.type in _OF_NODE or _BOUND.intersection(mount.options.split(","))
+    if of_node or mount.source.startswith("/dev/"):
+        yield error(
+            _subject(mount),
+            f"a VM cannot mount {mount.source} ({mount.type}): it has no directory or device of its node",
+            'have an NFS server export it, and write source = "SERVER:/DIRECTORY" and type = "nfs"',
+        )
+    elif mount.type in _NFS and not _OF_SERVER.fullmatch(mount.source):
+        yield error(
+            _subject(mount),
+            f"{mount.source} names no server and directory: no VM starts",
+            'write source = "SERVER:/DIRECTORY" for a mount by NFS',
+        )
+
+
+def _needs(mount: Mount) -> str:
+    """What an image has to have for it, other than ours."""
+    return "" if mount.type in _NFS else f"; the image has to have what mounts {mount.type}: our small one has NFS only"
+
+
 def _locks(mount: Mount) -> Iterator[Finding]:
     given = mount.options.split(",")
-    if mount.type not in ("nfs", "nfs4"):
+    if mount.type not in _NFS:
         return
     for option in _LOCAL.intersection(given):
         yield warning(

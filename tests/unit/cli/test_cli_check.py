@@ -476,6 +476,38 @@ def test_a_mount_that_gives_up_locks_or_takes_devices_is_warned_of(options: str,
         assert word in finding.what and finding.remedy
 
 
+@pytest.mark.parametrize(
+    ("mount", "says"),
+    [
+        ({"source": "home", "type": "virtiofs", "options": "ro"}, "a VM cannot mount home (virtiofs)"),
+        ({"source": "home", "type": "9p", "options": "ro"}, "a VM cannot mount home (9p)"),
+        ({"source": "/home", "type": "none", "options": "bind"}, "a VM cannot mount /home (none)"),
+        ({"source": "/home", "type": "ext4", "options": "rw,rbind"}, "a VM cannot mount /home (ext4)"),
+        ({"source": "/dev/sdb1", "type": "xfs", "options": "rw"}, "a VM cannot mount /dev/sdb1 (xfs)"),
+        ({"source": "/home"}, "/home names no server and directory"),
+        ({"source": "files:"}, "files: names no server and directory"),
+    ],
+)
+def test_a_mount_that_no_vm_can_make_is_an_error(mount: dict[str, str], says: str) -> None:
+    [found] = judged_host(given=settings(guest={"mounts": [{"target": "/home", **mount}]}))
+    assert (found.level, found.subject) == (Level.ERROR, "mount /home")
+    assert says in found.what and found.remedy
+
+
+@pytest.mark.parametrize(
+    ("mount", "needs"),
+    [
+        ({"source": "files:{home}"}, False),
+        ({"source": "[fe80::1]:/home", "type": "nfs4"}, False),
+        ({"source": "10.0.0.1@tcp:/lustre", "type": "lustre", "options": "flock"}, True),
+    ],
+)
+def test_a_mount_of_a_server_is_in_order_and_says_what_the_image_needs(mount: dict[str, str], needs: bool) -> None:
+    given = settings(guest={"mounts": [{"target": "/home", **mount}]})
+    [found] = [each for each in judge_host(given, HOST, ("n1", "n2"), 4) if each.subject == "mount /home"]
+    assert found.level is Level.OK and ("the image has to have" in found.what) is needs
+
+
 def test_what_containers_have_of_the_site_is_their_nodes_mount() -> None:
     mount = {"source": "s:/home", "target": "/home", "options": "vers=3,nolock"}
     containers = {"default": {"kind": "container", "reference": "localhost/guest:1"}}

@@ -416,7 +416,9 @@ def test_check_describes_and_changes_nothing(tmp_path: Path) -> None:
     kernel.write_bytes(b"")
     with node.config.open("a") as file:
         file.write(f'[image.default]\nkind = "kernel"\nkernel = "{kernel}"\ninitrd = "/nowhere/initrd"\n')
+        file.write('[[guest.mounts]]\nsource = "127.0.0.1:/home"\ntarget = "/home"\noptions = "port=1"\n')
     answer = node.call("check")
+    assert answer["platform"] == {"file_servers": {"127.0.0.1:1": "Connection refused"}}
     assert answer["images"] == {str(kernel): True, "/nowhere/initrd": False}
     assert answer["store"] == {"path": str(node.store), "exists": False}
     assert answer["writable_images"] == [str(kernel)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from rmsplugin.adapters.platform.base import HostInfo
 from rmsplugin.adapters.platform.checks_base import AgentFacts
+from rmsplugin.adapters.platform.podman.mounted_checks import judge_mounted
 from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 
@@ -79,6 +80,8 @@ class PodmanChecks:
         for reference, there in sorted(facts.get("images", {}).items()):
             if not there:
                 yield error(subject, f"has no image {reference}", "`podman load` it there: docs/operator/images.md")
+        if "mounts" in facts:  # an older release does not tell
+            yield from judge_mounted(self._settings.guest.mounts, subject, facts["mounts"])
 
     def states_between(self, agents: Mapping[str, AgentFacts]) -> Iterator[Finding]:
         """See ``PlatformChecks``: a state is restored with an image of the same id."""

@@ -11,6 +11,7 @@ from rmsplugin.adapters.platform.checks_base import AgentFacts
 from rmsplugin.adapters.platform.podman.checks import PodmanChecks
 from rmsplugin.finding import Finding, Level
 from rmsplugin.settings import Settings
+from rmsplugin.settings.guests import Mount
 
 SOUND: dict[str, Any] = {
     "podman": "5.4.2",
@@ -22,6 +23,8 @@ SOUND: dict[str, Any] = {
     "freezer": True,
     "images": {"localhost/guest:1": "ab"},
 }
+MOUNT = Mount(source="10.0.0.1:/home", target="/home")
+SETTINGS = cast(Settings, SimpleNamespace(guest=SimpleNamespace(mounts=(MOUNT,))))
 
 
 def facts(**changes: Any) -> AgentFacts:
@@ -29,7 +32,7 @@ def facts(**changes: Any) -> AgentFacts:
 
 
 def judged(agent: AgentFacts) -> list[Finding]:
-    checks = PodmanChecks(cast(Settings, None))
+    checks = PodmanChecks(SETTINGS)
     return [*checks.states("node n1", agent), *checks.guards("node n1", agent)]
 
 
@@ -48,6 +51,7 @@ def test_a_sound_node_is_in_order() -> None:
         ({"hook": False}, "has no /etc/criu/rmsplugin"),
         ({"freezer": False}, "has no freezer"),
         ({"images": {"localhost/guest:1": ""}}, "has no image localhost/guest:1"),
+        ({"mounts": {}}, "its settings name no mount /home"),
     ],
 )
 def test_a_node_that_lacks_something_is_told_what(change: dict[str, Any], says: str) -> None:

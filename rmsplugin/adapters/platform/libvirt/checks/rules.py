@@ -9,6 +9,7 @@ from rmsplugin.adapters.platform.base import NODE_FILTER, HostInfo
 from rmsplugin.adapters.platform.checks_base import AgentFacts
 from rmsplugin.adapters.platform.libvirt.checks.confinement import judge_confinement, judge_filter
 from rmsplugin.adapters.platform.libvirt.checks.formats import judge_format, judge_formats
+from rmsplugin.adapters.platform.libvirt.checks.servers import judge_servers
 from rmsplugin.finding import Finding, error, warning
 from rmsplugin.settings import Settings
 
@@ -75,6 +76,7 @@ class LibvirtChecks:
                 "install iptables, which has them, on this node; or take network.filter out of the settings: nodes "
                 "filter without them",
             )
+        yield from judge_servers(subject, agent.platform.get("file_servers", {}))
 
     def states_between(self, agents: Mapping[str, AgentFacts]) -> Iterator[Finding]:
         """See ``PlatformChecks``."""

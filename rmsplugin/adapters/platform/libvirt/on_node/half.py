@@ -105,6 +105,7 @@ class LibvirtOnNode:
 
     def check(self, vm_dir: Path, settings: NodeSettings) -> dict[str, Any]:
         """See ``PlatformOnNode``."""
-        from rmsplugin.adapters.platform.libvirt.on_node import account, formats, guards
+        from rmsplugin.adapters.platform.libvirt.on_node import account, formats, guards, servers
 
-        return {**formats.seen(), **guards.seen(), **account.seen(vm_dir)}
+        platform = {"file_servers": servers.seen(settings.file_servers)}
+        return {**formats.seen(), **guards.seen(), **account.seen(vm_dir), "platform": platform}

@@ -26,7 +26,7 @@ def require_allowed(path: str, targets: Iterable[str]) -> None:
     if not any(_allows(target, path) for target in targets):
         raise OperationFailedError(f"no mount of this node's settings is {path[:200]}")
     try:
-        above = _open_to_others(path)
+        above = open_to_others(path)
     except OSError as error:
         raise OperationFailedError(f"this node cannot reach {path}: {error.strerror}") from None
     if above:
@@ -60,7 +60,7 @@ def _is_home(path: str) -> bool:
         return False
 
 
-def _open_to_others(path: str) -> str:
+def open_to_others(path: str) -> str:
     """The directory on the way in which not only root says what is next; "" if there is none. Raises OSError."""
     place, left, links = "/", path.split("/"), 0
     while left:

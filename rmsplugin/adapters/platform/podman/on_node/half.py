@@ -98,4 +98,4 @@ class PodmanOnNode:
         """See ``PlatformOnNode``."""
         from rmsplugin.adapters.platform.podman.on_node import facts
 
-        return {"platform": facts.seen(settings.references)}
+        return {"platform": facts.seen(settings.references, settings.mount_targets)}
