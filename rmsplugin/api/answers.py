@@ -261,6 +261,8 @@ class VM(TypedDict):
         memory_mib: its memory, with that of its image.
         cpus_demand: CPUs that it demands, as observed; null: not observed, all its CPUs count.
         memory_demand_mib: memory that it needs, as its guest says; null: not observed, all its memory counts.
+        received_bytes_s: bytes a second that it received over the network, between the last readings; null: not known.
+        sent_bytes_s: bytes a second that it sent, likewise.
     """
 
     name: str
@@ -274,6 +276,8 @@ class VM(TypedDict):
     memory_mib: int
     cpus_demand: float | None
     memory_demand_mib: int | None
+    received_bytes_s: int | None
+    sent_bytes_s: int | None
 
 
 class VMsPage(TypedDict):

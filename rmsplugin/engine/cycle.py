@@ -17,6 +17,7 @@ from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.demands import Demands
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.priorities import Priorities
+from rmsplugin.engine.capacity.traffic import Traffic
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport, Phase
 from rmsplugin.engine.context.outages import Neighbour, Outages
@@ -90,6 +91,7 @@ class Cycle:
         self._capacities = Capacities(context.settings, context.ledger, context.clock, context.demanded_cpus)
         self.memory_care = memory_care
         self._demands = Demands(context.settings, context.ledger, context.bounds, context.demanded_cpus)
+        self.traffic = Traffic()
         self.deciding = Deciding(
             context.settings,
             context.ledger,
@@ -217,6 +219,8 @@ class Cycle:
         seen = self.seen = self._cap.obeyed(self._observe())
         report.problems += filter(None, [seen.over_cap])
         self._demands.take_samples(seen)
+        with report.alone("the traffic of VMs"):
+            self.traffic.take(seen)
         with report.alone("the memory of VMs"):
             self.memory_care.set_bounds(seen)
         switched = self._ledger.power.switches()

@@ -7,6 +7,7 @@ from typing import Any
 from scenarios.world import CPUS, MEMORY_MIB, World
 
 from rmsplugin.accounts import Account
+from rmsplugin.engine.capacity.traffic import Traffic
 from rmsplugin.engine.execute.identity import guest_config
 from rmsplugin.engine.execute.usage import view
 from rmsplugin.engine.ledger.rows import OperationKind as K
@@ -69,7 +70,7 @@ def test_its_guests_and_users_are_told_what_each_vm_has(world: World) -> None:
     ]
     for text, cpus, memory_mib in zip(files, (2, 1), (600, 300), strict=True):
         assert {f"cpus={cpus}", f"memory_mib={memory_mib}", "all_cpus=2,1"} <= set(str(text).splitlines())
-    assert [(vm["cpus"], vm["memory_mib"]) for vm in vm_views(context.ledger)["vms"]] == [(2, 600), (1, 300)]
+    assert [(vm["cpus"], vm["memory_mib"]) for vm in vm_views(context.ledger, Traffic())["vms"]] == [(2, 600), (1, 300)]
     (shown,) = vjob_views(context.ledger, context.clock, ended=False, limit=10)["vjobs"]
     assert (shown["vms"], shown["cpus"], shown["memory_mib"]) == (2, 2, 600)
     usage = view(context.ledger, context.clock, vjob)

@@ -135,6 +135,8 @@ class VMStatistics:
     swap_in_kib: int | None = None  # the data that the guest has read back from its swap, since it booted
     guest_said_s: int | None = None  # when the guest reported the last three (seconds since the epoch, by its node)
     cpus: int | None = None  # the CPUs that the platform lets it use; None: it bounds none, or does not say
+    received_bytes: int | None = None  # over the network, of all its interfaces
+    sent_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

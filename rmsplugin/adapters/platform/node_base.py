@@ -211,7 +211,10 @@ class VMs(Protocol):
         ...
 
     def statistics(self) -> dict[str, dict[str, Any]]:
-        """By name, the values of ``base.VMStatistics``: cpu_time_ns, cpu_delay_ns, used_kib, most_kib, cpus, time_s."""
+        """By name, the values of ``base.VMStatistics``.
+
+        They are: cpu_time_ns, cpu_delay_ns, used_kib, most_kib, cpus, time_s, received_bytes, sent_bytes.
+        """
         ...
 
     def used(self, name: str) -> dict[str, int]:

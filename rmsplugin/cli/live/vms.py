@@ -34,6 +34,8 @@ FIELDS = (
     Field("memory", "its memory", mebibytes_of("memory_mib"), right=True),
     Field("cpudemand", "CPUs that it demands, as observed", text_of("cpus_demand"), right=True),
     Field("memdemand", "memory that it needs, as its guest says", mebibytes_of("memory_demand_mib"), right=True),
+    Field("received", "bytes a second that it receives over the network", bytes_of("received_bytes_s"), right=True),
+    Field("sent", "bytes a second that it sends", bytes_of("sent_bytes_s"), right=True),
 )
 
 

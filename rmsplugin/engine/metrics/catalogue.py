@@ -82,6 +82,8 @@ METRICS = tuple(
         ("capacity_memory_bytes", _G, "Memory of all VM hosts for VMs"),
         ("booked_memory_bytes", _G, "Memory booked for VMs"),
         ("used_memory_bytes", _G, "Memory that VMs were last seen to have of their hosts"),
+        ("vm_received_bytes", _C, "Bytes that VMs have received over the network, as cycles read their counters"),
+        ("vm_sent_bytes", _C, "Bytes that VMs have sent, likewise"),
         ("group_nodes_up", _G, "VM hosts of a group that are up", ("group",)),
         ("group_capacity_cpus", _G, "CPUs of a group's hosts that are up", ("group",)),
         ("group_free_cpus", _G, "CPUs of them that are not booked", ("group",)),

@@ -156,6 +156,8 @@ def _of_nodes(figures: Figures) -> Values:
         "store_free_bytes": {_NONE: on_nodes.free_bytes},
         "templates": {_NONE: on_nodes.templates[0]} if on_nodes.templates else {},
         "template_bytes": {_NONE: on_nodes.templates[1]} if on_nodes.templates else {},
+        "vm_received_bytes": {_NONE: figures.traffic.received},
+        "vm_sent_bytes": {_NONE: figures.traffic.sent},
         "hot_nodes": {_NONE: sensors.hot},
         "sensed_nodes": {_NONE: sensors.told},
         "sensed_watts": {_NONE: sensors.watts},

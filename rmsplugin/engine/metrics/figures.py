@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rmsplugin.engine.capacity.capacity import Capacities, HostCapacity
+from rmsplugin.engine.capacity.traffic import NetworkBytes
 from rmsplugin.engine.context.agents_told import AgentsTold
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -104,6 +105,7 @@ class Figures:
         capacity: of all VM hosts.
         booked: for VMs on them.
         used: what VMs were last seen to demand of CPUs, and to have of memory.
+        traffic: bytes that VMs have received and sent over the network since this engine began to lead.
         groups: by name.
         operations: by kind, how many are under way.
         saved_bytes: of saved states; the files of sleeping vjobs.
@@ -132,6 +134,7 @@ class Figures:
     capacity: Sums = Sums()
     booked: Sums = Sums()
     used: Sums = Sums()
+    traffic: NetworkBytes = field(default_factory=NetworkBytes)
     groups: Mapping[str, GroupFigures] = field(default_factory=dict)
     operations: Mapping[str, int] = field(default_factory=dict)
     saved_bytes: int = 0
@@ -190,6 +193,7 @@ class Accounts:
             "capacity": Sums.of(sum((host.capacity for host in hosts.values()), NOTHING)),
             "booked": Sums.of(sum((host.used for host in hosts.values()), NOTHING)),
             "used": self._used(seen),
+            "traffic": self._cycle.traffic.total,
             "groups": self._of_groups(),
         }
 

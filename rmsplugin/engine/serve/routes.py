@@ -511,7 +511,9 @@ class Routes:
 
         def read() -> Reply:
             sees = self._sight(asked).sees
-            return views.vm_views(self._ledger, after=after, name=own_name(self._ledger, name), sees=sees)
+            return views.vm_views(
+                self._ledger, self._cycle.traffic, after=after, name=own_name(self._ledger, name), sees=sees
+            )
 
         return await self._do(asked, read)
 

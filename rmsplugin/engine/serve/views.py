@@ -10,6 +10,7 @@ from typing import Any
 from rmsplugin.adapters.power.base import PowerReading, PowerState
 from rmsplugin.decision.reservation import Reservation
 from rmsplugin.engine.capacity.capacity import Capacities, HostCapacity
+from rmsplugin.engine.capacity.traffic import NetworkBytes, Traffic
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.decide.emptying import ENERGY
 from rmsplugin.engine.ledger.checkpoints import Checkpoint
@@ -194,7 +195,9 @@ def one_vjob_view(ledger: Ledger, clock: Clock, vjob: VJobRow, standing: Standin
     return vjob_view(ledger, clock, vjob, ledger.vms(vjob.job_id), operation, newest, standing)
 
 
-def vm_views(ledger: Ledger, *, after: int = 0, name: str = "", sees: Sees = lambda vjob: True) -> dict[str, Any]:
+def vm_views(
+    ledger: Ledger, traffic: Traffic, *, after: int = 0, name: str = "", sees: Sees = lambda vjob: True
+) -> dict[str, Any]:
     """A page of the VMs of vjobs that have not ended, by job id; ``next`` and ``sees`` as of ``vjob_views``.
 
     A vjob's VMs are on one page, which ends with the vjob that fills it. ``name``: only VMs of vjobs of this name.
@@ -227,11 +230,17 @@ def vm_views(ledger: Ledger, *, after: int = 0, name: str = "", sees: Sees = lam
             "memory_mib": vm.memory_mib,
             "cpus_demand": None if vm.centi_cpus is None else vm.centi_cpus / 100,
             "memory_demand_mib": vm.memory_demand_mib,
+            **_traffic_view(traffic.rate(vm.name)),
         }
         for job_id in vjobs
         for vm in vms.get(job_id, ())
     ]
     return {"vms": rows, "next": following}
+
+
+def _traffic_view(rate: NetworkBytes | None) -> dict[str, int | None]:
+    received, sent = (None, None) if rate is None else (round(rate.received), round(rate.sent))
+    return {"received_bytes_s": received, "sent_bytes_s": sent}
 
 
 def _vm_state(vjob: VJobRow, vm: VMRow) -> str:

@@ -92,6 +92,8 @@ def test_host_info_and_statistics(world: World) -> None:
     found = world.hypervisor.statistics(A)[VM]
     assert found.cpu_time_ns is not None
     assert found.memory_current_kib == MEMORY_MIB * 1024
+    assert found.received_bytes is not None and found.received_bytes >= 0
+    assert found.sent_bytes is not None and found.sent_bytes >= 0
     eventually(lambda: world.hypervisor.statistics(A)[VM].memory_rss_kib)  # not each time
 
 

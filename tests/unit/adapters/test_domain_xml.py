@@ -124,6 +124,14 @@ def test_memory_as_the_guest_counts_it_is_taken_from_libvirts_record() -> None:
     assert (silent.major_faults, silent.swap_in_kib) == (None, None)
 
 
+def test_bytes_of_all_interfaces_are_taken_from_libvirts_record() -> None:
+    record = {"net.count": 2, "net.0.rx.bytes": 100, "net.0.tx.bytes": 7, "net.1.rx.bytes": 20, "net.1.tx.bytes": 0}
+    seen = statistics({**record, "net.0.rx.pkts": 5000, "net.0.name": "vnet0"})
+    assert (seen.received_bytes, seen.sent_bytes) == (120, 7)
+    without = statistics({"net.count": 0})
+    assert (without.received_bytes, without.sent_bytes) == (None, None)
+
+
 def test_config_goes_by_file_and_never_by_value() -> None:
     entry = parse(domain_xml(SPEC, TCG)).find("sysinfo/entry")
     assert entry is not None

@@ -138,7 +138,12 @@ class LibvirtNodes:
 
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """See ``base.Platform.statistics``."""
-        wanted = libvirt.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON
+        wanted = (
+            libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
+            | libvirt.VIR_DOMAIN_STATS_VCPU
+            | libvirt.VIR_DOMAIN_STATS_BALLOON
+            | libvirt.VIR_DOMAIN_STATS_INTERFACE
+        )
         flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
 
         def ask(conn: libvirt.virConnect) -> dict[str, VMStatistics]:

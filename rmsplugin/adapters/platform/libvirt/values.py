@@ -136,4 +136,12 @@ def statistics(values: dict[str, Any]) -> VMStatistics:
         major_faults=values.get("balloon.major_fault"),
         swap_in_kib=values.get("balloon.swap_in"),
         guest_said_s=values.get("balloon.last-update"),
+        received_bytes=_of_interfaces(values, "rx"),
+        sent_bytes=_of_interfaces(values, "tx"),
     )
+
+
+def _of_interfaces(values: dict[str, Any], way: str) -> int | None:
+    """The bytes of all interfaces of a record, as the guest counts them; None: it has none of them."""
+    found = [value for key, value in values.items() if key.startswith("net.") and key.endswith(f".{way}.bytes")]
+    return sum(found) if found else None

@@ -169,7 +169,10 @@ def _statistics(said: Mapping[str, Any]) -> VMStatistics:
         most_kib,
         memory_usable_kib=usable_kib,
         guest_said_s=said["time_s"],
-        cpus=said.get("cpus"),  # an agent of an older release does not say
+        # An agent of an older release does not say these.
+        cpus=said.get("cpus"),
+        received_bytes=said.get("received_bytes"),
+        sent_bytes=said.get("sent_bytes"),
     )
 
 

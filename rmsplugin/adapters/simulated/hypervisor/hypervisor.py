@@ -220,6 +220,8 @@ class SimulatedHypervisor:
                     int(guest.vcpu_delay_ns),
                     *self.machines.memory.statistics(guest.spec),
                     cpus=self.machines.cpus(guest.spec) if self.capabilities.bounds else None,
+                    received_bytes=int(guest.received_bytes),
+                    sent_bytes=int(guest.sent_bytes),
                 )
             return result
 

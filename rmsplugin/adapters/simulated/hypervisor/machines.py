@@ -25,6 +25,8 @@ class SimulatedVM:
     job_running: bool = False
     cpu_time_ns: float = 0.0
     vcpu_delay_ns: float = 0.0
+    received_bytes: float = 0.0
+    sent_bytes: float = 0.0
 
     def refuse_half(self) -> None:
         """Raise OperationFailedError if only a part of the VM is here."""
@@ -49,6 +51,7 @@ class SimulatedMachines:
         self._clock = clock
         self._counted_at = dict.fromkeys(nodes, clock())
         self._demands: dict[str, float] = {}  # CPUs, by VM
+        self._traffic: dict[str, tuple[float, float]] = {}  # bytes a second, received and sent, by VM
         self._bounds: dict[str, int] = {}  # the CPUs that a VM may use, where the platform bounds them
         self.memory = SimulatedMemory()
         self.epochs: dict[str, int] = {}  # by node, the highest of an engine that has acted there
@@ -133,6 +136,13 @@ class SimulatedMachines:
                 self.count(node)
             self._demands[vm] = cpus
 
+    def set_traffic(self, vm: str, received_bytes_s: float, sent_bytes_s: float) -> None:
+        """Let the VM receive and send so many bytes a second from now on, whenever it runs."""
+        with self.lock:
+            for node in self.where(vm):
+                self.count(node)
+            self._traffic[vm] = received_bytes_s, sent_bytes_s
+
     def set_cpus(self, vm: str, cpus: int) -> None:
         """Let the VM use so many CPUs at most; 0: all of its own."""
         for node in self.where(vm):
@@ -154,6 +164,9 @@ class SimulatedMachines:
         for vm in running:
             vm.cpu_time_ns += passed_ns * wanted[vm.spec.name] * share
             vm.vcpu_delay_ns += passed_ns * wanted[vm.spec.name] * (1 - share)
+            received_bytes_s, sent_bytes_s = self._traffic.get(vm.spec.name, (0.0, 0.0))
+            vm.received_bytes += passed_ns * 1e-9 * received_bytes_s
+            vm.sent_bytes += passed_ns * 1e-9 * sent_bytes_s
 
     def breach(self, what: str) -> None:
         """Note a breach of an invariant, and raise InvariantBreachedError."""

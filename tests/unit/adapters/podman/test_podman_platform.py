@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rmsplugin.adapters.guests.used import Used
 from rmsplugin.adapters.platform.base import ContainerImage, KernelImage, VMPower, VMSpec
+from rmsplugin.adapters.platform.podman.on_node import network
 from rmsplugin.adapters.platform.podman.platform import PodmanPlatform
 from rmsplugin.errors import NotFoundError, OperationFailedError
 
@@ -129,9 +131,19 @@ def test_what_agents_see_is_given_as_it_is() -> None:
     found = platform.statistics(NODE)[VM]
     assert (found.cpu_time_ns, found.vcpu_delay_ns) == (5, None)
     assert (found.memory_rss_kib, found.memory_current_kib, found.memory_usable_kib) == (10, 64, 54)
-    assert found.cpus is None, "an agent of an older release does not say"
-    agents = Agents(statistics={"vms": {VM: {**counters, "cpus": 2}}})
-    assert PodmanPlatform(agents).statistics(NODE)[VM].cpus == 2
+    assert (found.cpus, found.received_bytes, found.sent_bytes) == (None, None, None), "an older release does not say"
+    agents = Agents(statistics={"vms": {VM: {**counters, "cpus": 2, "received_bytes": 8, "sent_bytes": 9}}})
+    found = PodmanPlatform(agents).statistics(NODE)[VM]
+    assert (found.cpus, found.received_bytes, found.sent_bytes) == (2, 8, 9)
+
+
+def test_a_container_receives_what_its_half_on_the_node_sends(tmp_path: Path) -> None:
+    counts = tmp_path / VM / "statistics"
+    counts.mkdir(parents=True)
+    (counts / "rx_bytes").write_text("7\n")
+    (counts / "tx_bytes").write_text("300\n")
+    assert network.counted(VM, tmp_path) == (300, 7)
+    assert network.counted("vjob1-0", tmp_path) == (None, None)
 
 
 def test_what_a_container_has_used_is_what_its_agent_says() -> None:

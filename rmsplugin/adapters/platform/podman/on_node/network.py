@@ -83,6 +83,18 @@ def attach(name: str, bridge: str) -> None:
     _ip(["-netns", name, "link", "set", INSIDE, "address", shown[0]["address"]])
 
 
+def counted(name: str, devices: Path = Path("/sys/class/net")) -> tuple[int, int] | tuple[None, None]:
+    """The bytes that a container has received and sent; none of either if it has no interface now.
+
+    The half on the node counts the other way round: what it sends, the container receives.
+    """
+    try:
+        received, sent = ((devices / name / "statistics" / f"{way}_bytes").read_text() for way in ("tx", "rx"))
+    except OSError:
+        return None, None
+    return int(received), int(sent)
+
+
 def detach(name: str) -> None:
     """Take the interface out of its bridge: the kernel does not answer any more for processes that stand still.
 

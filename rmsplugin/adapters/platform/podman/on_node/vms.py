@@ -57,6 +57,7 @@ class ContainersOnNode:
             group = Group(name)
             use.see(name, group)
             used_kib, most_kib = group.memory_kib()
+            received_bytes, sent_bytes = network.counted(name)
             found[name] = {
                 "cpu_time_ns": group.cpu_time_ns(),
                 "cpu_delay_ns": group.cpu_delay_ns(),
@@ -64,6 +65,8 @@ class ContainersOnNode:
                 "most_kib": most_kib,
                 "cpus": size.cpus(group),
                 "time_s": int(time.time()),
+                "received_bytes": received_bytes,
+                "sent_bytes": sent_bytes,
             }
         return found
 
