@@ -47,6 +47,7 @@ BENCHMARKS = {
     "ag": "stepwise",
     "ah": "ruled_cycle",
     "ai": "ruled_replay",
+    "aj": "emptied",
 }
 
 
@@ -70,14 +71,14 @@ def _parser() -> argparse.ArgumentParser:
         prog="run-benchmarks",
         description="Measure decision, packing, plans, service, wrapper, latency, proposing, engine, crowded"
         " clusters, simulation, the parts of the planner, reports, steps, groups, calls of node agents, arrivals of"
-        " VMs, metrics, placement rules, readings of Slurm, and cycles and replays with rules, each next to something"
-        " else; docs/benchmarks.md says what the numbers mean.",
+        " VMs, metrics, placement rules, readings of Slurm, cycles and replays with rules, and nodes that are emptied,"
+        " each next to something else; docs/benchmarks.md says what the numbers mean.",
         epilog="examples:\n  contrib/run-benchmarks --quick\n  contrib/run-benchmarks a f --out results.jsonl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     lines = ", ".join(f"{letter} {name}" for letter, name in BENCHMARKS.items())
     parser.add_argument(
-        "benchmarks", nargs="*", type=_letter, metavar="a|...|ai", help=f"which ones ({lines}); all if none"
+        "benchmarks", nargs="*", type=_letter, metavar="a|...|aj", help=f"which ones ({lines}); all if none"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", help="fewer samples: some minutes")
