@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench import verify
+from bench import figures, verify
 from bench.measure import Report, mean, progress, ratio, timed
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Node, VJob, running_on
@@ -197,6 +197,7 @@ def _holding(nodes: Sequence[Node], vms: Mapping[str, Item], places: _Places, *,
 def run(sizes: Sizes, report: Report) -> None:
     """Let each contender live through the same events."""
     report.title("aa", f"arrivals and ends of VMs on {sizes.nodes} nodes, load {sizes.load:g}")
+    figures.run(report)
     rows = []
     for family, demand in _FAMILIES.items():
         for contender in _CONTENDERS:
