@@ -508,6 +508,13 @@ def test_a_mount_of_a_server_is_in_order_and_says_what_the_image_needs(mount: di
     assert found.level is Level.OK and ("the image has to have" in found.what) is needs
 
 
+def test_a_node_that_does_not_reach_a_file_server_is_told_so() -> None:
+    assert isinstance(NODE.agent, NodeCheck)
+    agent = replace(NODE.agent, platform={"file_servers": {"10.0.0.1:2049": "No route to host"}})
+    (fault,) = [each for each in judge_node(settings(), replace(NODE, agent=agent)) if "10.0.0.1:2049" in each.what]
+    assert (fault.level, fault.subject) == (Level.WARNING, "node n1") and "No route to host" in fault.what
+
+
 def test_what_containers_have_of_the_site_is_their_nodes_mount() -> None:
     mount = {"source": "s:/home", "target": "/home", "options": "vers=3,nolock"}
     containers = {"default": {"kind": "container", "reference": "localhost/guest:1"}}
