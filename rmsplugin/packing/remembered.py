@@ -6,10 +6,13 @@ that another run would give again: proven ones, and all those of searches with a
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+
+from rmsplugin.packing.search import Search
 
 #: The number of answers that a process keeps: those of some cycles. Each has a few KiB.
 _MOST = 200
@@ -48,11 +51,32 @@ class Answers:
             self._known[question] = answer  # the newest one
         return answer
 
+    def within(self, limits: Search, question: Hashable) -> Answer | None:
+        """The answer that a run with these limits would give; None if it is not known.
+
+        Args:
+            limits: those on which the answer depends: see ``Budget.determines``.
+            question: the program, whatever else its answer depends on.
+        """
+        proven = self.find((_unlimited(limits), question))
+        most = math.inf if limits.deterministic_limit is None else limits.deterministic_limit
+        if proven is not None and proven.units <= most:  # a run with less time might not get there
+            return proven
+        return self.find((limits, question))
+
+    def learn(self, limits: Search, question: Hashable, answer: Answer, *, is_proven: bool) -> None:
+        """Keep the answer of a run with these limits; a proven one for all limits in which there is time for it."""
+        self.keep((_unlimited(limits) if is_proven else limits, question), answer)
+
     def keep(self, question: Hashable, answer: Answer) -> None:
         """Keep an answer; the one that was not asked for longest goes if there are too many."""
         self._known[question] = answer
         if len(self._known) > self._most:
             self._known.popitem(last=False)
+
+
+def _unlimited(limits: Search) -> Search:
+    return replace(limits, deterministic_limit=None)
 
 
 @cache

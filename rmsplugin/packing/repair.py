@@ -287,12 +287,12 @@ class _Program:
     def solve(self, budget: Budget, share: float) -> _Found | None:
         """Look for places with a share of the rest; None if none are found."""
         budget.charge(VARIABLE * self.pairs)
-        question = (budget.determines(share), *self._facts())
-        answer = answers().find(question)
+        limits, facts = budget.determines(share), self._facts()
+        answer = answers().within(limits, facts)
         if answer is None:
-            answer, is_final = self._solve(budget, share)
-            if is_final:
-                answers().keep(question, answer)
+            answer, is_proven = self._solve(budget, share)
+            if is_proven or budget.is_repeatable:
+                answers().learn(limits, facts, answer, is_proven=is_proven)
         else:
             budget.charge_run(answer.units, 0.0)
         return None if answer.counts is None else self._named(answer.counts)
@@ -310,7 +310,7 @@ class _Program:
         return (self._repair.capacity[self.nodes].tobytes(), *classes)
 
     def _solve(self, budget: Budget, share: float) -> tuple[Answer, bool]:
-        """The answer of the solver, and whether another run would give it again."""
+        """The answer of the solver, and whether it is proven."""
         model = cp_model.CpModel()
         hosted: dict[tuple[ItemClass, int], cp_model.IntVar] = {}
         kept = []
@@ -336,13 +336,13 @@ class _Program:
         model.maximize(sum(kept))
         solver, status = budget.solve(model, share)
         units = CP_SAT_UNIT * solver.response_proto.deterministic_time
-        is_final = budget.is_repeatable or status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+        is_proven = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Answer(None, units), is_final
+            return Answer(None, units), is_proven
         classes = {k: at for at, k in enumerate(self._members)}
         nodes = {node: at for at, node in enumerate(self.nodes)}
         counts = {(classes[k], nodes[node]): solver.value(variable) for (k, node), variable in hosted.items()}
-        return Answer({at: count for at, count in counts.items() if count}, units), is_final
+        return Answer({at: count for at, count in counts.items() if count}, units), is_proven
 
     def _usable(self, k: ItemClass) -> list[int]:
         return [node for node in self.nodes if self._repair.most(k, node, 1)]

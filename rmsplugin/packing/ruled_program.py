@@ -302,31 +302,21 @@ class _Program:
             self._model.minimize(cp_model.LinearExpr.weighted_sum(terms, prices))
         # The text of the program has no names: an equal one has the same answer, whichever VMs and nodes these are.
         text = hashlib.sha256(str(self._model.proto).encode()).digest()
-        answer = self._remembered(text, budget, share)
+        answer = remembered.answers().within(budget.determines(share), text)
         if answer is None:
             answer = self._solve(text, budget, share, bool(terms))
         else:
             budget.charge_run(answer.units, 0.0)
         return Answer(None if answer.counts is None else self._named(answer.counts, wish.hint), answer.bound)
 
-    def _remembered(self, text: bytes, budget: Budget, share: float) -> remembered.Answer | None:
-        """The answer that a run would give; None if it is not known."""
-        limits, known = budget.determines(share), remembered.answers()
-        proven = known.find((replace(limits, deterministic_limit=None), text))
-        within = math.inf if limits.deterministic_limit is None else limits.deterministic_limit
-        if proven is not None and proven.units <= within:  # a run with less time might not get there
-            return proven
-        return known.find((limits, text))
-
     def _solve(self, text: bytes, budget: Budget, share: float, is_priced: bool) -> remembered.Answer:
         """The answer of the solver; it is kept if another run would give it again."""
         limits = budget.determines(share)
         solver, status = budget.solve(self._model, share)
         answer = self._read(solver, status, is_priced)
-        if status in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
-            remembered.answers().keep((replace(limits, deterministic_limit=None), text), answer)
-        elif budget.is_repeatable:
-            remembered.answers().keep((limits, text), answer)
+        is_proven = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+        if is_proven or budget.is_repeatable:
+            remembered.answers().learn(limits, text, answer, is_proven=is_proven)
         return answer
 
     def _read(self, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus, is_priced: bool) -> remembered.Answer:

@@ -127,13 +127,24 @@ def test_a_vjob_stays_out_for_a_rule_only_if_those_decided_have_no_place_togethe
         assert ruled.states[name] is not VJobState.RUNNING
 
 
+def obeyed(source: Configuration) -> Configuration:
+    """The configuration with those of its rules that hold now, and with all nodes up."""
+    held = set(source.homes.items())
+
+    def kept(vjob: VJob) -> VJob:
+        rules = (rule for rule in vjob.rules if not isinstance(rule, Joint) or holds(rule, held, source.homes))
+        return replace(vjob, rules=tuple(rules))
+
+    nodes = tuple(replace(node, state=NodeState.UP) for node in source.nodes)
+    return Configuration(nodes, tuple(map(kept, source.vjobs)), source.locations)
+
+
 @pytest.mark.parametrize("policy", sorted(POLICIES.keys() - BY_QUEUE))
-@given(source=small())
-@settings(max_examples=few(150), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(source=configurations(max_nodes=3, max_vjobs=5, max_vms=2).flatmap(lambda each: with_rules(each, 9)).map(obeyed))
+@settings(max_examples=few(400), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_nobody_who_runs_makes_way_so_that_a_rule_lets_another_in(policy: str, source: Configuration) -> None:
     """Whatever a policy decides: those of the decision that run now have places, and others come beside them."""
-    source = replace(source, nodes=tuple(replace(node, state=NodeState.UP) for node in source.nodes))
-    assume(obeys(source, set(source.homes.items())) and not source.overloaded())
+    assume(source.joint and not source.overloaded())
     decision = decide_with_pauses(policy, source, PARAMETERS)
     if isinstance(decision, Infeasible):
         return

@@ -154,18 +154,18 @@ def run_now(source: Configuration) -> set[str]:
     return {vjob.name for vjob in source.vjobs if source.state(vjob) is VJobState.RUNNING}
 
 
-def behind_one_that_waits() -> Configuration:
-    """The first one has room beside the one that runs, but a rule has them on nodes of their own, and there is one."""
-    first, runs = (VM(name, Resources(1, 128)) for name in ("v0-0", "v1-0"))
-    rule = Spread(frozenset({"v0-0", "v1-0"}))
-    vjobs = tuple(VJob(f"v{number}", (vm,), rules=(rule,)) for number, vm in enumerate((first, runs)))
-    nodes = (Node("n1", Resources(2, 512)),)
-    return Configuration(nodes, vjobs, {"v0-0": WAITING, "v1-0": running_on("n1")})
+def on_one_node(first: Location) -> Configuration:
+    """The second one runs, and there is room for both; but a rule has them on nodes of their own, and there is one."""
+    vms = [VM(name, Resources(1, 128)) for name in ("v0-0", "v1-0")]
+    rule = Spread(frozenset(vm.name for vm in vms))
+    vjobs = tuple(VJob(f"v{number}", (vm,), rules=(rule,)) for number, vm in enumerate(vms))
+    return Configuration((Node("n1", Resources(2, 512)),), vjobs, {"v0-0": first, "v1-0": running_on("n1")})
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 @given(source=spread_across())
-@example(source=behind_one_that_waits())
+@example(source=on_one_node(WAITING))
+@example(source=on_one_node(running_on("n1")))
 @settings(max_examples=few(200), deadline=None)
 def test_no_rule_across_vjobs_suspends_one_that_the_policy_spares(policy: str, source: Configuration) -> None:
     """Whoever runs has a place that obeys all rules, unless one who is spared breaks a rule where it is."""

@@ -89,11 +89,29 @@ def test_whatever_it_depends_on_makes_another_question(runs: list[float], otherw
     assert crowded(**otherwise) == asked  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("other", [Search(deterministic_limit=2.0), Search(deterministic_limit=1.0, seed=7)])
-def test_other_limits_make_another_question(runs: list[float], other: Search) -> None:
+def test_another_seed_makes_another_question(runs: list[float]) -> None:
     crowded()
-    crowded(search=other)
+    crowded(search=replace(SEARCH, seed=7))
     assert len(runs) == 2
+
+
+def test_a_proven_answer_is_not_sought_again_within_other_limits(runs: list[float]) -> None:
+    """So is a decision made again with half the limits of the one before (``decision.ruled``)."""
+    found = crowded()
+    for limit in (2.0, 0.5):
+        assert crowded(search=Search(deterministic_limit=limit)) == found
+    assert len(runs) == 1
+
+
+def test_a_proven_answer_holds_for_all_limits_in_which_there_is_time_for_it() -> None:
+    known, proven, best = Answers(), Answer(None, 0.5), Answer({(0, 0): 1}, 1.0)
+    known.learn(SEARCH, "proven", proven, is_proven=True)
+    known.learn(SEARCH, "best so far", best, is_proven=False)
+    for limit, found in ((2.0, [proven, None]), (1.0, [proven, best]), (0.5, [proven, None]), (0.4, [None, None])):
+        limits = Search(deterministic_limit=limit)
+        assert [known.within(limits, question) for question in ("proven", "best so far")] == found
+    by_the_clock = Search(time_limit_s=SEARCH.time_limit_s)
+    assert known.within(by_the_clock, "proven") == proven
 
 
 def test_a_remembered_answer_takes_what_it_took_of_a_deterministic_limit(runs: list[float]) -> None:

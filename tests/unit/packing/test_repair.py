@@ -112,16 +112,16 @@ def test_vms_on_nodes_of_their_own_find_places_where_a_program_that_tells_them_a
         assert found.assignment[f"{vjob}1"] != found.assignment[f"{vjob}2"]
 
 
-@pytest.mark.parametrize(("apart", "most", "parts"), [(True, 99, [1.0, 0.25]), (True, 2, [1.0]), (False, 99, [1.0])])
+@pytest.mark.parametrize(("apart", "most", "parts"), [(True, 99, [0.75, 0.25]), (True, 2, [1.0]), (False, 99, [1.0])])
 def test_the_program_with_all_classes_has_a_part_of_the_limits_if_it_may_be_asked(
     monkeypatch: pytest.MonkeyPatch, apart: bool, most: int, parts: list[float]
 ) -> None:
     """Though the one that takes VMs for equal uses up all that it may."""
-    left: list[float] = []
+    used: list[float] = []
 
     def uses_it_up(self: module._Program, budget: Budget, share: float) -> module._Found:
-        left.append(budget.left)
-        budget.charge_run(budget.left * share, 0.0)
+        used.append(budget.left * share)
+        budget.charge_run(used[-1], 0.0)
         return module._Found(None, is_best=False)
 
     monkeypatch.setattr(module._Program, "solve", uses_it_up)
@@ -130,7 +130,7 @@ def test_the_program_with_all_classes_has_a_part_of_the_limits_if_it_may_be_aske
         replace(item(vjob + vm, 1), apart=Spread(frozenset(vjob)) if apart else None) for vjob in "ab" for vm in "12"
     ]
     assert Repair(items, [node("n1"), node("n2")], {}).by_program(SEARCH) is None
-    assert left == parts
+    assert used == parts
 
 
 def test_the_program_makes_room_where_best_fit_finds_none() -> None:
