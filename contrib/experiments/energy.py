@@ -29,9 +29,7 @@ from rmsplugin.workload.jobs import Job
 POWER = PowerClass(idle_w=120.0, busy_w=300.0, off_w=8.0, transition_w=150.0, off_s=30.0, on_s=120.0)
 
 LOADS = (0.3, 0.5, 0.7, 0.9)
-
-#: The rest of them take long, or differ little.
-_SITES = ("KTH SP2", "SDSC SP2", "HPC2N")
+_NAMES = tuple(site.name for site in SITES)
 
 _TITLES = (
     "",
@@ -50,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add them."""
     parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="where the traces are, in swf/")
     parser.add_argument("--jobs", type=int, default=400, metavar="N", help="jobs of each trace (default: 400)")
-    parser.add_argument("--sites", nargs="+", metavar="NAME", choices=[site.name for site in SITES], default=_SITES)
+    parser.add_argument("--sites", nargs="+", metavar="NAME", choices=_NAMES, default=_NAMES, help="only these")
     parser.add_argument("--policies", nargs="+", metavar="NAME", default=["easy", "slowdown"], help="only these")
     parser.add_argument("--reserve", type=float, default=0.0, metavar="R", help="this part of the nodes stays on idle")
     parser.add_argument("--underload", type=float, metavar="U", help="empty nodes of which at most this part is used")
