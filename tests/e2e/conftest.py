@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from e2e import common_templates
 from e2e.cluster import Cluster
+from e2e.whole_files import write_whole
 from order import is_one_of_many
 
 _WINDOW = "--demand-window-s"
@@ -106,10 +107,10 @@ def no_new_templates(cluster: Cluster) -> Iterator[None]:
     before = [path.read_text() for path in settings]
     for path, text in zip(settings, before, strict=True):
         assert text.count("[start]\n") == 1
-        path.write_text(text.replace("[start]\n", "[start]\ntemplate_mib = 0\n"))
+        write_whole(path, text.replace("[start]\n", "[start]\ntemplate_mib = 0\n"))
     yield
     for path, text in zip(settings, before, strict=True):
-        path.write_text(text)
+        write_whole(path, text)
 
 
 @pytest.fixture(autouse=True)

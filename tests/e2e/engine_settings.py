@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from e2e.cluster import Cluster
+from e2e.whole_files import write_whole
 
 #: Waiting vjobs run in the order of the queue, which tests can foretell.
 BY_QUEUE = ("decision", 'policy = "mixed"')
@@ -26,12 +27,12 @@ def configured(cluster: Cluster, section: str, *lines: str) -> Iterator[None]:
     keys = {_key(line) for line in lines}
     kept = [line for line in body.splitlines() if _key(line) not in keys]
     try:
-        path.write_text(head + header + "\n".join([*lines, *kept]) + mark + tail)
+        write_whole(path, head + header + "\n".join([*lines, *kept]) + mark + tail)
         cluster.kill("head", "engine")
         cluster.restart_engine()
         yield
     finally:
-        path.write_text(before)
+        write_whole(path, before)
         cluster.kill("head", "engine")
         cluster.restart_engine()
 

@@ -20,6 +20,7 @@ from e2e.conftest import minicluster
 from e2e.live.site import Site
 from e2e.rooms import Machine, last_number
 from e2e.test_two_controllers import STATE, ensemble, lose_front2, make_controller, write_settings
+from e2e.whole_files import write_whole
 
 __all__ = ["ensemble"]
 
@@ -99,7 +100,7 @@ def managers(cluster: Cluster, ensemble: None, logs: Path) -> Iterator[dict[str,
     cluster.kill("head", "engine")
     for host in ("head", "front2", *cluster.nodes):
         path = cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml")
-        path.write_text(path.read_text() + _SETTINGS)
+        write_whole(path, path.read_text() + _SETTINGS)
     found = {"head": Manager(cluster, logs, "head")}
     try:
         wait_groups(cluster, found, {"left": "head", "right": "head"})

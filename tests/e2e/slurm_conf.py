@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from e2e.cluster import Cluster
+from e2e.whole_files import write_whole
 
 
 @contextmanager
@@ -19,11 +20,11 @@ def edited(cluster: Cluster) -> Iterator[Callable[[str, str], None]]:
 
     def change(old: str, new: str) -> None:
         assert before.count(old) == 1, f"{old!r} in {path}"
-        path.write_text(before.replace(old, new))
+        write_whole(path, before.replace(old, new))
         cluster.ok("scontrol", "reconfigure")
 
     try:
         yield change
     finally:
-        path.write_text(before)
+        write_whole(path, before)
         cluster.ok("scontrol", "reconfigure")

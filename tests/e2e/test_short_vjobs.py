@@ -14,6 +14,7 @@ from e2e.queued import WHOLE, begun, nothing_left, submit_all, wait_reason, wait
 from e2e.rooms import count, ended_whole, finish, ledger, output_is_whole, wait_number
 from e2e.slurm_conf import edited
 from e2e.test_deciding import set_mode, why
+from e2e.whole_files import write_whole
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -38,12 +39,12 @@ def ruled(cluster: Cluster) -> Iterator[Cluster]:
     """The engine decides by slowdown, with switches as quick as those of this machine."""
     path = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
     before = path.read_text()
-    path.write_text(before + DURATIONS)
+    write_whole(path, before + DURATIONS)
     try:
         with configured(cluster, "decision", 'policy = "slowdown"'):
             yield cluster
     finally:
-        path.write_text(before)
+        write_whole(path, before)
         cluster.kill("head", "engine")
         cluster.restart_engine()
 

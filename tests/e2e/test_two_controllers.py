@@ -19,6 +19,7 @@ from contract.zookeeper_ensemble import JAR
 from e2e.cluster import PROGRAM, SHARED, Cluster
 from e2e.conftest import minicluster
 from e2e.rooms import Machine, count, end_room, finish, have, host_of, rooms, wait_held, wait_number
+from e2e.whole_files import write_whole
 from lifetime import ENDS_WITH_US
 from minicluster_lib import hosts
 
@@ -73,7 +74,7 @@ def write_settings(cluster: Cluster) -> None:
         own = text
         if host == "front2":
             own = own.replace(f'listen = "{HEAD}', f'listen = "{OTHER}').replace('/var/lib/rmsplugin"', f'{STATE}"')
-        cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml").write_text(own)
+        write_whole(cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml"), own)
 
 
 def make_controller(cluster: Cluster) -> None:
@@ -217,7 +218,7 @@ def make_backup(cluster: Cluster) -> None:
     primary, timeout = f"SlurmctldHost=head({HEAD})\n", "SlurmctldTimeout=30"
     assert primary in text and timeout in text
     text = text.replace(primary, f"{primary}SlurmctldHost=front2({OTHER})\n").replace(timeout, "SlurmctldTimeout=10")
-    conf.write_text(text.replace("StateSaveLocation=/var/spool/slurm/ctld", f"StateSaveLocation={SLURM_STATE}"))
+    write_whole(conf, text.replace("StateSaveLocation=/var/spool/slurm/ctld", f"StateSaveLocation={SLURM_STATE}"))
     layout = cluster._layout
     hosts.request(layout.head, op="stop", name="slurmctld", signal=signal.SIGTERM)
     cluster.wait("the head's slurmctld to end", lambda: not slurmctlds(cluster, "head"), 60)
@@ -368,7 +369,7 @@ def commands(cluster: Cluster) -> Iterator[Commands]:
     def change(old: str, new: str) -> None:
         for path in paths:
             if path.exists():
-                path.write_text(path.read_text().replace(old, new))
+                write_whole(path, path.read_text().replace(old, new))
 
     change("[slurm]\n", f"[slurm]\n{own}")
     yield Commands(cluster)
@@ -448,11 +449,11 @@ def test_an_engine_that_is_stopped_in_the_end_of_a_room_does_not_end_it_by_slurm
     whole = settings.read_text()
     room = wait_held(cluster, *cluster.nodes)["n1"].job_id
     # The node finds no process of such a user's, so the engine asks Slurm.
-    settings.write_text(whole.replace("[engine]\n", '[engine]\nuser = "nobody"\n'))
+    write_whole(settings, whole.replace("[engine]\n", '[engine]\nuser = "nobody"\n'))
     commands.stop_at(f"squeue * -j {room} *")
     cluster.ok("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=test")
     engine = commands.wait_stopped()
-    settings.write_text(whole)
+    write_whole(settings, whole)
     cluster.ok("scontrol", "update", "NodeName=n1", "State=RESUME")
     controller.wait(cluster, "is up", 120)
 

@@ -106,7 +106,7 @@ def test_a_rest_is_no_reason_to_tell_of_other_partitions(squeue: Squeue) -> None
 
 def test_a_squeue_that_has_stayed_for_long_is_replaced(squeue: Squeue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_queue_feed, "_LONGEST_S", 0.2)
-    assert eventually(lambda: squeue.pulse() == RUNS and len(squeue.starts) == 2)
+    assert eventually(lambda: squeue.pulse() == RUNS and len(squeue.starts) > 1)
 
 
 @pytest.mark.parametrize(
