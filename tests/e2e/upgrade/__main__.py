@@ -11,7 +11,7 @@ from pathlib import Path
 
 from e2e import common_templates
 from e2e.conftest import PERIODS
-from e2e.upgrade.drill import upgrade
+from e2e.upgrade import drill, managers
 from e2e.upgrade.release import commit_before, make_releases
 from e2e.upgrade.site import Site
 
@@ -35,6 +35,12 @@ def main() -> int:
         help="directories of the packages of that commit and of HEAD, built by contrib/build-packages for the Debian "
         "that this machine has: they are run instead of the commits",
     )
+    parser.add_argument(
+        "--managers",
+        action="store_true",
+        help="managers of two groups on two controllers are upgraded one by one, as docs/operator/groups.md says; the "
+        "older commit is one that has `contrib/minicluster up --managers`",
+    )
     arguments = parser.parse_args()
     commit = arguments.commit or commit_before(24)
     if not commit:
@@ -49,16 +55,21 @@ def main() -> int:
 
     place = Path("/var/tmp") / f"rmsplugin-upgrade-{os.getpid()}"
     tree = place / "release"
-    cluster = Site(place / "cluster", tree, of_packages=bool(arguments.packages))
+    made = managers.SiteOfManagers if arguments.managers else Site
+    cluster = made(place / "cluster", tree, of_packages=bool(arguments.packages))
+    several = ("--controllers", "2", "--managers") if arguments.managers else ("--fronts", "2")
     common_templates.begin_run()
     try:
         place.mkdir()
         older = make_releases(tree, commit, tuple(arguments.packages) if arguments.packages else None)
         say(f"commit {commit} is made, as release {older}{', of packages' * bool(arguments.packages)}")
-        told = cluster.manage("up", "--nodes", "3", "--fronts", "2", "--rooms", "hold", *PERIODS)
+        told = cluster.manage("up", "--nodes", "3", *several, "--rooms", "hold", *PERIODS)
         assert told.code == 0, told.err
         say("its minicluster is up")
-        upgrade(cluster, older, arguments.mixed * 60, say)
+        if isinstance(cluster, managers.SiteOfManagers):
+            managers.upgrade(cluster, older, arguments.mixed * 60, say)
+        else:
+            drill.upgrade(cluster, older, arguments.mixed * 60, say)
     except AssertionError as error:
         print(f"FAILED: {error}", file=sys.stderr)
         return 1

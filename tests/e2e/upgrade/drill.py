@@ -26,7 +26,7 @@ def upgrade(cluster: Site, older: str, mixed_s: float, say: Say) -> None:
     Raises:
         AssertionError: something was lost, or is not as the guide says.
     """
-    up_to = round(mixed_s) + _BESIDE_S
+    up_to = longest(mixed_s)
     runs, moves, sleeps = (counting(cluster, up_to) for _ in range(3))
     ordered(cluster, "suspend", sleeps, "sleeping")
     say(f"{older}: two vjobs run, one sleeps")
@@ -45,28 +45,48 @@ def upgrade(cluster: Site, older: str, mixed_s: float, say: Say) -> None:
     assert cluster.plugin("ledger", "check").code == 0
     assert_names_older_nodes(cluster, older)
 
+    work_mixed(cluster, mixed_s, moves, [runs, waits], say)
+
+    cluster.install("front2")
+    upgrade_nodes(cluster, moves, say)
+    ordered(cluster, "resume", sleeps, "running")
+    wait_number(cluster, sleeps, 2)
+    last = counting(cluster, up_to)
+    assert_no_errors(cluster)
+    assert_whole(cluster, [runs, moves, sleeps, waits, last])
+    say("all ended whole, with one start each, and nothing of them is left")
+
+
+def longest(mixed_s: float) -> int:
+    """The most numbers that a vjob counts to, one in a second of its own time, which no drill lasts for."""
+    return round(mixed_s) + _BESIDE_S
+
+
+def work_mixed(cluster: Site, mixed_s: float, moves: int, run_on: list[int], say: Say) -> None:
+    """Order context switches of ``moves`` with two releases in the site, for so long at least; others run on."""
     until = time.monotonic() + mixed_s
     rounds = 0
     while time.monotonic() < until or not rounds:
         rounds += 1
         switch(cluster, moves, say)
-        for job in (runs, waits):
+        for job in run_on:
             wait_number(cluster, job, 3)
-    say(f"{rounds} rounds of suspend, resume and migrate with the older front and the older VM hosts")
+    say(f"{rounds} rounds of suspend, resume and migrate with the older release beside the newer one")
 
-    cluster.install("front2")
+
+def upgrade_nodes(cluster: Site, moves: int, say: Say) -> None:
+    """Upgrade the VM hosts one by one, with context switches of ``moves`` after each."""
     for node in cluster.nodes:
         cluster.install(node)
         switch(cluster, moves, say)
         say(f"{node} has the newer release")
-    ordered(cluster, "resume", sleeps, "running")
-    wait_number(cluster, sleeps, 2)
-    last = counting(cluster, up_to)
+
+
+def assert_no_errors(cluster: Site) -> None:
+    """`rmsplugin check` finds none."""
     told = cluster.plugin("check", "--json")
     errors = [each for each in json.loads(told.out)["findings"] if each["level"] == "error"]
     assert errors == [], errors
-    assert_whole(cluster, [runs, moves, sleeps, waits, last])
-    say("all ended whole, with one start each, and nothing of them is left")
 
 
 def judge_before(cluster: Site, older: str, say: Say) -> None:

@@ -1,4 +1,4 @@
-"""contrib/run-campaign upgrade --packages: which packages it takes, and what it makes of them."""
+"""contrib/run-campaign upgrade: which packages it takes and what it makes of them, and how long its vjobs last."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from e2e.cluster import REPOSITORY
 from e2e.upgrade import __main__ as campaign
-from e2e.upgrade import drill
+from e2e.upgrade import drill, managers
 from e2e.upgrade.release import LIBRARIES, unpack_packages, write_programs
 
 
@@ -81,10 +82,27 @@ class Submitting:
         raise Stopped
 
 
-def test_vjobs_of_a_drill_outlast_the_time_for_which_releases_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drill, "wait_number", lambda *_: 1)
-    site: Any = Submitting()
+class SubmittingOfManagers(Submitting):
+    """The same with managers of two groups."""
+
+    groups = MappingProxyType({"left": ("n1",), "right": ("n2", "n3")})
+
+    def wait_groups(self, hosts: set[str]) -> None:
+        """All are there at once."""
+
+    def group_of(self, job: int) -> str:
+        return "left" if job == 1 else "right"
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "site", "vjobs"), [(drill.upgrade, Submitting(), 3), (managers.upgrade, SubmittingOfManagers(), 4)]
+)
+def test_vjobs_of_a_drill_outlast_the_time_for_which_releases_are_mixed(
+    monkeypatch: pytest.MonkeyPatch, upgrade: Any, site: Submitting, vjobs: int
+) -> None:
+    for module in (drill, managers):
+        monkeypatch.setattr(module, "wait_number", lambda *_: 1)
     with pytest.raises(Stopped):
-        drill.upgrade(site, "0.0.9", 10 * 3600.0, print)
-    assert len(site.bounds) == 3
+        upgrade(site, "0.0.9", 10 * 3600.0, print)
+    assert len(site.bounds) == vjobs
     assert min(site.bounds) > 11 * 3600
