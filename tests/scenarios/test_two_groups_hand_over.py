@@ -158,6 +158,29 @@ def test_a_wish_that_is_taken_back_brings_it_back_and_the_copies_go(site: Site) 
     site.until(lambda: site.where(job) == {"right": S.RUNNING})
 
 
+def test_one_that_is_on_its_way_goes_nowhere_else_before_it_has_arrived(site: Site) -> None:
+    job = asleep(site)
+    pack(site, job)
+    site.wish(job, "left")
+    site.wish(job, None)
+    site.until(lambda: site.where(job) == {"right": S.RUNNING})
+    site.until(lambda: parcels(site) == [])
+    assert site.given.vjobs[job] == Place("right")
+    assert len(site.booted(job)) == 1
+
+
+def test_copies_of_the_states_of_one_that_ends_are_removed(site: Site) -> None:
+    job = asleep(site)
+    site.wish(job, "right")
+    site.tick("right")  # sets up its stores
+    site.tick("left")
+    assert site.where(job) == {"left": S.SLEEPING} and site.states_in("right", job) != []
+    site.world.rms.cancel(job)
+    site.until(lambda: site.where(job) == {"left": S.TERMINATED})
+    site.until(lambda: parcels(site) == [] and site.engines["left"].context.ledger.parcels.packed() == [])
+    assert site.states_in("left", job) == site.states_in("right", job) == []
+
+
 def test_copies_of_a_state_that_is_used_are_removed_and_it_stays(site: Site) -> None:
     job = asleep(site)
     engine = site.engines["left"]

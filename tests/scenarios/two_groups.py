@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,12 +152,18 @@ class Site:
         self.say(job, Place(group))
 
     def wish(self, job: int, group: str | None) -> None:
-        """Wish a vjob in another group; None: where it is."""
-        owner = self.given.vjobs[job].group
-        self.say(job, Place(owner, None if group == owner else group))
+        """Wish a vjob in another group; None: where it is. One that comes with a parcel stays until that is taken in.
+
+        As with the managers' leader: a group to which the parcel is named no more would meet the vjob as a new one.
+        """
+        self._note_the_taken()
+        place = self.given.vjobs[job]
+        if place.parcel is None:
+            self.say(job, Place(place.group, None if group == place.group else group))
 
     def hand_on(self) -> None:
         """Give to other groups what groups have given up."""
+        self._note_the_taken()
         for name, engine in self.engines.items():
             if engine.life.dead or engine.territory.version != self.given.version:
                 continue
@@ -169,6 +176,13 @@ class Site:
                 place = self.given.vjobs[job]
                 if (place.group, place.to) == (name, to) and engine.territory.version == self.given.version:
                     self.say(job, Place(to, parcel=parcel))
+
+    def _note_the_taken(self) -> None:
+        """Name no parcels any more that were taken in."""
+        taken = self._all_taken()
+        for job, place in self.given.vjobs.items():
+            if place.parcel in taken:
+                self.say(job, replace(place, parcel=None))
 
     # -- where saved states are ----------------------------------------------------------------------------------
 
@@ -239,13 +253,16 @@ class Site:
 
     def _packed(self) -> dict[int, str]:
         """By job, the group that has packed it, if nobody has taken it in."""
-        taken = {each for engine in self.engines.values() for each in self._taken(engine)}
+        taken = self._all_taken()
         return {
             job: name
             for name, engine in self.engines.items()
             for job, (parcel, _) in self._ledger(engine).parcels.vjobs().items()
             if parcel not in taken
         }
+
+    def _all_taken(self) -> set[str]:
+        return {each for engine in self.engines.values() for each in self._taken(engine)}
 
     def _taken(self, engine: GroupEngine) -> list[str]:
         return [row["id"] for row in self._ledger(engine).parcels._rows("select id from taken")]
@@ -276,7 +293,7 @@ class Site:
             if enough():
                 return
         reports = {name: engine.cycle.report for name, engine in self.engines.items()}
-        raise AssertionError(f"it did not come so: {reports}")
+        raise AssertionError(f"it did not come so: {reports}; there is {self.world.leftovers()}")
 
     def booted(self, job: int) -> list[str]:
         """Where VMs of a vjob were booted."""
