@@ -22,6 +22,7 @@ from rmsplugin.policy import Infeasible, Selection, VJobState
 calls = []
 
 def right(configuration, parameters):
+    assert configuration.vjobs, "asked about nothing"
     selection = Selection(configuration, parameters)
     for vjob in selection.vjobs:
         selection.add(vjob)
