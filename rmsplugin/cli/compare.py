@@ -18,7 +18,6 @@ from rmsplugin.cli.simulate.misuse import refuse_misuse, refuse_page
 from rmsplugin.cli.simulate.options import add_options
 from rmsplugin.cli.simulate.page_option import page_of
 from rmsplugin.model.policy_names import COUNTING
-from rmsplugin.model.wording import counted
 
 if TYPE_CHECKING:
     from rmsplugin.cli.simulate.simulated import Input, Simulated
@@ -182,8 +181,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         fields = _FIELDS if arguments.energy is None else (*_FIELDS, *_ENERGY_FIELDS)
         for line in plain_table(fields).lines(rows):
             print(printable(line))
-        if rules := told.number_of_rules(given):
-            print(f"VMs obey {counted(rules, 'placement rule')}.")
+        if rules := told.obeyed(given):
+            print(f"VMs obey {rules}.")
     return 0
 
 

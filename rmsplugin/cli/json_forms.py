@@ -282,6 +282,7 @@ class SimulationShown(TypedDict):
         policy: the policy.
         platform: what runs the jobs.
         rules: the number of placement rules that VMs obey.
+        wishes: the number of jobs whose users' wishes about VMs beside each other are kept.
         cluster: the cluster that was simulated.
         context_switches: actions on VMs by kind, and what they cost.
         trace: what was read.
@@ -291,6 +292,7 @@ class SimulationShown(TypedDict):
     policy: str
     platform: str
     rules: int
+    wishes: int
     cluster: dict[str, Any]
     context_switches: dict[str, Any]
     trace: dict[str, Any]

@@ -123,6 +123,8 @@ _CONSTRAINTS = ("features", "nodes", "exclude")
 #: The user's wishes about VMs beside each other: by wish, its key and value; a key is present if he gave it.
 _WISHES = {"spread": ("spread", "1"), "exclusive": ("exclusive", "user"), "alone": ("exclusive", "yes")}
 _WISH_KEYS = {key for key, _ in _WISHES.values()}
+#: More switches than there are; lua/rmsplugin_options.lua has the same.
+MOST_SWITCHES = 999_999
 _VALUES = {**_KEYS, **_SMALL_KEYS, "switches": ("switches", re.compile(r"[1-9][0-9]{0,5}"))}
 #: The beginning of keys that a release ignores if it does not know them.
 _OPTIONAL = "x_"

@@ -59,6 +59,8 @@ class Jobs:
         large: the number of VMs, the first ones, that have so much; others have ``small_cpus`` and
             ``small_memory_mib``.
         image: codes of ``images``, from which the jobs' VMs are booted.
+        wish: codes of ``wishes``, each the user's about VMs beside each other; switches: the most on which the VMs are;
+            both as ``Geometry`` has them.
         terminated: whether it has ended; stopping: whether it is being cleaned up; since: the time of its present
             state.
         sleeps: whether it sleeps now, or is about to.
@@ -79,6 +81,9 @@ class Jobs:
     small_memory_mib: Ints
     image: Ints
     images: Words
+    wish: Ints
+    wishes: Words
+    switches: Ints
     submit: Floats
     terminated: Flags
     stopping: Flags
@@ -92,6 +97,12 @@ class Jobs:
     def name(self, row: int) -> str:
         """The user's name of a job."""
         return self.names.get(row) or str(self.job_id[row])
+
+    @property
+    def wishing(self) -> Flags:
+        """The jobs whose users wish anything about VMs beside each other."""
+        plain = [code for code, word in enumerate(self.wishes.words) if not word]
+        return (self.switches > 0) | ~np.isin(self.wish, plain)
 
     @property
     def booked(self) -> Ints:

@@ -106,13 +106,13 @@ class LedgerReader:
         span = [self._until, since]
         numbers = arrays(self.connection.execute(_JOBS, span), ("i", users, partitions, geometries, *"ffcccc"))
         job_id, user, partition, geometry, submit, state_since, *flags = numbers
-        images = Words()
-        shapes = np.array([_shape(word, images) for word in geometries.words], dtype=np.int64).reshape(-1, 7)
-        vms, cpus, memory_mib, large, small_cpus, small_memory_mib, image = shapes[geometry].T
+        images, wishes = Words(), Words()
+        shapes = np.array([_shape(word, images, wishes) for word in geometries.words], dtype=np.int64).reshape(-1, 9)
+        vms, cpus, memory_mib, large, small_cpus, small_memory_mib, image, wish, switches = shapes[geometry].T
         terminated, stopping, sleeps, repeated = (each.astype(bool) for each in flags)
         jobs = Jobs(
             *(job_id, {}, user, partition, users, partitions, vms, cpus, memory_mib, large, small_cpus),
-            *(small_memory_mib, image, images),
+            *(small_memory_mib, image, images, wish, wishes, switches),
             *(submit, terminated, stopping, state_since, sleeps, repeated),
         )
         names = list(self.connection.execute(_NAMES, span))
@@ -254,10 +254,10 @@ def _vm(name: str) -> tuple[int, int]:
     return int(job_id), int(index)
 
 
-def _shape(geometry: str, images: Words) -> tuple[int, ...]:
-    """VMs, CPUs and MiB of each, the number of VMs that have so much, the others' CPUs and MiB, the image's code.
+def _shape(geometry: str, images: Words, wishes: Words) -> tuple[int, ...]:
+    """VMs, CPUs and MiB of each, the number of VMs that have so much, the others' CPUs and MiB, codes, and switches.
 
-    Raises ReportError.
+    The codes are those of the image and of the wishes. Raises ReportError.
     """
     try:
         read = Geometry.parse(geometry)
@@ -265,4 +265,4 @@ def _shape(geometry: str, images: Words) -> tuple[int, ...]:
         raise ReportError(f"the ledger has a job that this release cannot read: {error}") from None
     last = read.vms - 1
     sizes = (read.vms, read.cpus, read.memory_mib, read.large, read.cpus_of(last), read.memory_mib_of(last))
-    return (*sizes, images.code(read.image))
+    return (*sizes, images.code(read.image), wishes.code(" ".join(sorted(read.wishes))), read.switches)

@@ -27,6 +27,8 @@ SENTENCES = {
     "never-ran": "{count} {jobs} ended before they ran (most likely cancelled): they are in no comparison, and the"
     " replays are without them",
     "ruled": "{count} {jobs} waited or slept for placement rules of the site: {why}",
+    "wished": "{count} {jobs} asked for VMs apart, alone or on few switches (--spread-job, --exclusive, --switches),"
+    " which the replays do without",
     "repeated": "{count} {jobs} lost their state and began anew, or went back to a checkpoint: their run time has work"
     " that was done twice",
     "no-accounting": "accounts and time limits of {count} {jobs} are not known: {why}",
@@ -148,4 +150,5 @@ def _of_replays(facts: Facts, about: Circumstances) -> dict[str, Flags]:
         "too-large": replays.too_large,
         "by-memory": replays.by_memory,
         "no-limit": replays.replayed & np.isnan(facts.accounts.limit_s),
+        "wished": replays.replayed & facts.jobs.wishing,
     }

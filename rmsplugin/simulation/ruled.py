@@ -1,4 +1,4 @@
-"""Ruled: the placement rules of a site in the replay: the rules of each vjob, and the nodes where its VMs may come."""
+"""Ruled: the placement rules of a site and the wishes of users in the replay: the rules of each vjob, and its nodes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Member = tuple[Job, tuple[str, ...]]
 
 
 class SiteRules(Protocol):
-    """The placement rules for the nodes of one cluster."""
+    """The placement rules, and the rules by users' wishes, for the nodes of one cluster."""
 
     def selecting(self, job: Job) -> tuple[str, ...]:
-        """The names of the rules that select a job."""
+        """The names of the site's rules that select a job."""
 
     def open_nodes(self, job: Job) -> frozenset[str]:
         """The nodes where VMs of a job may be, whoever else is there."""
@@ -38,7 +38,7 @@ def ruled(rules: SiteRules, configuration: Configuration, live: Mapping[str, Sim
     """The configuration in which each vjob has the rules about its VMs beside others.
 
     Args:
-        rules: of the site.
+        rules: of the site and of users.
         configuration: vjobs, and stand-ins for those in transit.
         live: all vjobs that have not ended, by name.
     """
@@ -53,7 +53,7 @@ def lets(rules: SiteRules, vjob: SimulatedVJob, to: Mapping[str, str], live: Ite
     """Whether the rules that hold at every step let VMs of a vjob come to nodes now.
 
     Args:
-        rules: of the site.
+        rules: of the site and of users.
         vjob: the vjob.
         to: the node to which each of the VMs comes.
         live: all vjobs that have not ended, the one among them.

@@ -24,7 +24,7 @@ def runnable(
 ) -> list[Job]:
     """The jobs that run by the rules if they are alone on the cluster, in their order.
 
-    Jobs that are alike, and are selected by the same rules, are decided about once.
+    Jobs that are alike, have the same wishes, and are selected by the same rules, are decided about once.
 
     Args:
         jobs: each fits on the empty cluster if there are no rules.
@@ -34,11 +34,11 @@ def runnable(
         parameters: the limits of a decision.
     """
     assessor = Assessor(node_facts(cluster, cluster.memory_per_node_mib or 0, rules), rules=rules)
-    found: dict[tuple[int, Resources, tuple[str, ...]], str] = {}
+    found: dict[tuple[object, ...], str] = {}
     fit = []
     for job in jobs:
         size = Resources(cluster.booked_of(job), cluster.vm_memory_mib(job))
-        key = cluster.vms_of(job), size, rules.selecting(job)
+        key = cluster.vms_of(job), size, rules.selecting(job), job.wishes, job.switches
         if key not in found:
             names = tuple(f"{job.job_id}-{index}" for index in range(cluster.vms_of(job)))
             alone = SimulatedVJob(0, job, names, size, (Phase(job.run_s, (float(size.cpus),)),), since_s=job.submit_s)

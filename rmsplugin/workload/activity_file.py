@@ -6,13 +6,13 @@ for all of them, or a list with one for each.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from rmsplugin.errors import WorkloadError
 from rmsplugin.workload.activity import Activity, Phase
+from rmsplugin.workload.json_file import an_object, of_jobs
 
 #: No job runs for longer than a hundred years, and none has more phases.
 _MOST_S = 3.2e9
@@ -25,19 +25,11 @@ def read_activity(text: str) -> dict[int, Activity]:
     Raises:
         WorkloadError: the fault, with its place in the document.
     """
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise WorkloadError(f"no JSON: {error}") from None
-    jobs = _object(document, "the document").get("jobs")
     found = {}
-    for name, phases in _object(jobs, "jobs").items():
-        place = f"jobs.{name}"
-        if not name.isascii() or not name.isdigit() or len(name) > 15:
-            raise WorkloadError(f"{place}: {name!r} is not the number of a job")
+    for job_id, phases, place in of_jobs(text):
         if not isinstance(phases, list) or not 1 <= len(phases) <= _MOST_PHASES:
             raise WorkloadError(f"{place}: has to be a list of 1 to {_MOST_PHASES} phases")
-        found[int(name)] = tuple(_phase(phase, f"{place}[{index}]") for index, phase in enumerate(phases))
+        found[job_id] = tuple(_phase(phase, f"{place}[{index}]") for index, phase in enumerate(phases))
     return found
 
 
@@ -58,7 +50,7 @@ def fitted(activity: Mapping[int, Activity], job_id: int, vms: int, cpus_per_vm:
 
 
 def _phase(phase: Any, place: str) -> Phase:
-    known = _object(phase, place)
+    known = an_object(phase, place)
     for key in known.keys() - {"seconds", "cpus"}:
         raise WorkloadError(f"{place}: there is no key {key!r}; a phase has seconds and cpus")
     seconds = _number(known.get("seconds"), f"{place}.seconds", _MOST_S)
@@ -70,12 +62,6 @@ def _phase(phase: Any, place: str) -> Phase:
             raise WorkloadError(f"{place}.cpus: is empty")
         return Phase(seconds, tuple(_number(each, f"{place}.cpus[{i}]", 1e6) for i, each in enumerate(cpus)))
     return Phase(seconds, (_number(cpus, f"{place}.cpus", 1e6),))
-
-
-def _object(value: Any, place: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise WorkloadError(f"{place}: has to be an object")
-    return value
 
 
 def _number(value: Any, place: str, most: float) -> float:

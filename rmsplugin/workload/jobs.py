@@ -54,6 +54,13 @@ class Job(NamedTuple):
     partition: str = ""
     program: str = ""  # the number of the executable, likewise
     used_mib: int | None = None  # of each VM, as ``memory_mib``, when it ran; None: not known
+    wishes: frozenset[str] = frozenset()  # of its user about VMs beside each other; these two as ``Geometry`` has them
+    switches: int = 0
+
+    @property
+    def wishing(self) -> bool:
+        """Whether its user wishes anything about VMs beside each other."""
+        return bool(self.wishes or self.switches)
 
 
 #: With fewer jobs that have an average CPU time, it may be the same by chance.

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from rmsplugin.cli.simulate.rules_file import RulesOfFile
+from rmsplugin.cli.simulate.replayed_rules import ReplayedRules
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.model.policy_names import POLICIES
 from rmsplugin.model.vjob import VJobState
@@ -48,22 +48,27 @@ RULES = {
 Place = tuple[int, str, int, str]
 
 
-def rules_of(names: Collection[str]) -> RulesOfFile:
+SWITCHES = (frozenset({"n1", "n2"}), frozenset({"n3"}))  # n4 is one by itself
+
+
+def rules_of(names: Collection[str]) -> ReplayedRules:
     rules = {name: PlacementRule(**tomllib.loads(RULES[name])) for name in names}
-    return RulesOfFile(rules, CLUSTER.node_names)
+    return ReplayedRules(rules, CLUSTER.node_names, SWITCHES)
 
 
 @cache
-def replayed(policy: str, seed: int) -> tuple[tuple[str, ...], Outcome]:
-    """Jobs that are in each other's way, of three users, under three rules."""
+def replayed(policy: str, seed: int, wishing: bool = False) -> tuple[tuple[str, ...], Outcome]:
+    """Jobs that are in each other's way, of three users, under three rules; or under the wishes of their users."""
     random = Random(seed)
-    names = tuple(random.sample(sorted(RULES), 3))
+    names = () if wishing else tuple(random.sample(sorted(RULES), 3))
     jobs, submit_s = [], 0
     for number in range(1, 8):
         submit_s += random.choice((0, 20, 200))
         run_s, vms = random.choice((100, 700, 1500)), random.randint(1, 3)
         memory_mib, user = random.choice((512, 1500)), str(random.randint(1, 3))
         jobs.append(Job(number, submit_s, run_s, vms, 2 * run_s, memory_mib, number, user=user))
+    if wishing:
+        jobs = [wish(job, random) for job in jobs]
     search = Search(time_limit_s=math.inf, deterministic_limit=0.01)
     decision = Parameters(search=search, exempt_s=0.0, patience_s=600.0)
     rules = rules_of(names)
@@ -73,13 +78,19 @@ def replayed(policy: str, seed: int) -> tuple[tuple[str, ...], Outcome]:
     return names, replay(left, CLUSTER, parameters)
 
 
+def wish(job: Job, random: Random) -> Job:
+    """The job with what its user may ask for."""
+    wishes = random.choice(((), (), ("spread",), ("alone",), ("exclusive",), ("alone", "spread")))
+    return job._replace(wishes=frozenset(wishes), switches=random.choice((0, 1, 1, 2)))
+
+
 def places(run: JobRun, now: float) -> Iterator[Place]:
     """Where a job's VMs have memory: at both ends of a migration."""
     for each in run.intervals:
         if not each.begin_s <= now < each.end_s or each.state not in IN_MEMORY:
             continue
         nodes = [{node} for node in each.nodes]
-        for move in run.moves:
+        for move in reversed(run.moves):  # of two moves of a VM that are still to come, the first says where it is
             for vm, (source, destination) in move.moves.items():
                 if move.begin_s <= now < move.end_s:
                     nodes[vm] = {source, destination}
@@ -115,14 +126,19 @@ def breaks(name: str, held: Collection[Place]) -> bool:
     raise AssertionError(name)
 
 
+def instants(outcome: Outcome) -> list[float]:
+    """The times at which anything begins or ends."""
+    found = {time for run in outcome.jobs for each in run.intervals for time in (each.begin_s, each.end_s)}
+    found |= {time for run in outcome.jobs for each in run.moves for time in (each.begin_s, each.end_s)}
+    assert found
+    return sorted(found)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(6))
 def test_no_instant_of_a_replay_breaks_a_rule(policy: str, seed: int) -> None:
     names, outcome = replayed(policy, seed)
-    instants = {time for run in outcome.jobs for each in run.intervals for time in (each.begin_s, each.end_s)}
-    instants |= {time for run in outcome.jobs for each in run.moves for time in (each.begin_s, each.end_s)}
-    assert instants
-    for now in sorted(instants):
+    for now in instants(outcome):
         held = [place for run in outcome.jobs for place in places(run, now)]
         for name in names:
             if name == "stay":
@@ -132,6 +148,33 @@ def test_no_instant_of_a_replay_breaks_a_rule(policy: str, seed: int) -> None:
                 assert memory_mib <= 3072, (now, held)
             else:
                 assert not breaks(name, held), (name, now, held)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_no_instant_of_a_replay_is_against_a_wish(policy: str, seed: int) -> None:
+    _, outcome = replayed(policy, seed, wishing=True)
+    assert any(run.job.wishing for run in outcome.jobs)
+    for now in instants(outcome):
+        held = [place for run in outcome.jobs for place in places(run, now)]
+        for run in outcome.jobs:
+            assert not refused(run.job, held), (run.job, now, held)
+
+
+def refused(job: Job, held: Collection[Place]) -> bool:
+    """Whether VMs at these places are against the wishes of one job's user, in the plainest words."""
+    own = [place for place in held if place[0] == job.job_id]
+    here = {node for *_, node in own}
+    beside = [place for place in held if place[3] in here and place[0] != job.job_id]
+    switches = {next((each for each in SWITCHES if node in each), node) for node in here}
+    # While one of as many VMs migrates, it may be on a switch more.
+    if 0 < job.switches < job.processors and len(switches) > job.switches:
+        return True
+    if "spread" in job.wishes and any(a[2] != b[2] and a[3] == b[3] for a in own for b in own):
+        return True
+    if "exclusive" in job.wishes and any(place[1] != job.user for place in beside):
+        return True
+    return "alone" in job.wishes and bool(beside)
 
 
 def outcome_memory(outcome: Outcome, job_id: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from fresh_ledger import laid_down
@@ -64,10 +64,12 @@ class Told:
         return self
 
     def submit(self, job_id: int, *, user: str = "alice", partition: str = "vjob", vms: int = 1, cpus: int = 1,
-               memory_mib: int = 512, name: str = "", small: tuple[int, int] = (0, 0)) -> int:  # fmt: skip
+               memory_mib: int = 512, name: str = "", small: tuple[int, int] = (0, 0), wishes: Collection[str] = (),
+               switches: int = 0) -> int:  # fmt: skip
         """A job is submitted now, and seen at once; ``small``: CPUs and MiB of all its VMs but the first one."""
         ntasks = vms + 1 if any(small) else 1
-        geometry = Geometry(vms, cpus, memory_mib, ntasks, small_cpus=small[0], small_memory_mib=small[1])
+        sizes = {"small_cpus": small[0], "small_memory_mib": small[1]}
+        geometry = Geometry(vms, cpus, memory_mib, ntasks, **sizes, wishes=frozenset(wishes), switches=switches)
         self.ledger.add_vjob(
             VJobRow(
                 *(job_id, name or str(job_id), user, UIDS.get(user, 2099), partition, geometry, S.WAITING, "new"),

@@ -53,7 +53,9 @@ def add_command(commands: options.Commands) -> None:
         --rules FILE has VMs obey placement rules, as the engine has them: sections [rule.NAME] of the settings. The
         nodes are n1 to n8 of a simulated cluster of eight, n01 to n25 of one of 25, n001 to n120 of one of 120. Jobs
         that no node may run are left out. Such a replay looks at nodes under each policy, and takes longer.
-        docs/simulation/replays.md says what is refused.
+        docs/simulation/replays.md says what is refused. --wishes FILE has VMs of single jobs beside each other as their
+        users asked by --switches, --spread-job and --exclusive; with a ledger it needs no FILE. --topology FILE, a
+        topology.conf, has the switches of the nodes.
 
         --energy FILE has idle nodes switched off where that saves energy, and tells kilowatt-hours, and what jobs wait
         for nodes that come on. docs/simulation/energy.md describes the file.
@@ -147,8 +149,10 @@ def _simulate(arguments: argparse.Namespace) -> int:
 def warn(arguments: argparse.Namespace, given: Input) -> None:
     """Name the lines of the trace, or the jobs of the ledger, that are not simulated, or not believed."""
     from rmsplugin.cli.simulate.simulated import idle_rules, warnings
+    from rmsplugin.cli.simulate.wishes import idle_wishes
 
     unlinked = [f"{given.name}: {given.unlinked}"] if given.unlinked else []
     idle = [f"{shown_name(arguments.rules)}: {words}" for words in idle_rules(given)]
-    for line in [*warnings(given.name, given.workload), *unlinked, *idle]:
+    wishes = [f"{given.name}: {words}" for words in idle_wishes(arguments, given.workload.jobs, given.jobs)]
+    for line in [*warnings(given.name, given.workload), *unlinked, *idle, *wishes]:
         print(printable(f"rmsplugin {arguments.command}: warning: {line}"), file=sys.stderr)

@@ -73,15 +73,22 @@ def _refuse_other_source(arguments: argparse.Namespace) -> None:
 
 
 def _refuse_rules(arguments: argparse.Namespace) -> None:
-    """Refuse placement rules where the replay does not keep them."""
-    if arguments.rules is None:
-        return
-    if arguments.memory_per_node is None:
-        arguments.refuse("--rules needs --memory-per-node: rules are about the nodes of VMs, and not about processors")
-    if PLATFORMS[arguments.platform].can.only_pauses:
-        arguments.refuse(f"--rules is not for --platform {arguments.platform}: rules are about VMs, and it has none")
-    if arguments.memory == "observed":
-        arguments.refuse("--rules does not go with --memory observed: nodes that are short are relieved without rules")
+    """Refuse placement rules, and wishes, where the replay does not keep them."""
+    if arguments.topology is not None and arguments.wishes is None:
+        arguments.refuse("--topology goes with --wishes, which tells the jobs that ask for --switches=N")
+    if arguments.wishes == "" and arguments.ledger is None:
+        arguments.refuse("--wishes needs the name of a file: a trace tells of no wishes")
+    for option, given in (("--rules", arguments.rules), ("--wishes", arguments.wishes)):
+        if given is None:
+            continue
+        if arguments.memory_per_node is None:
+            arguments.refuse(f"{option} needs --memory-per-node: it is about nodes of VMs, and not about processors")
+        if PLATFORMS[arguments.platform].can.only_pauses:
+            arguments.refuse(f"{option} is not for --platform {arguments.platform}: it is about VMs, and it has none")
+        if arguments.memory == "observed":
+            arguments.refuse(
+                f"{option} does not go with --memory observed: nodes that are short are relieved without rules"
+            )
 
 
 def _refuse_overbooking(arguments: argparse.Namespace) -> None:

@@ -45,6 +45,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the placement rules that VMs obey: sections [rule.NAME] of the settings, as TOML (default: none)",
     )
     parser.add_argument(
+        "--wishes",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="what users asked for their VMs by --switches, --spread-job and --exclusive, by job, as JSON; without "
+        "FILE what the ledger has of it (default: none of it is kept)",
+    )
+    parser.add_argument(
+        "--topology",
+        metavar="FILE",
+        help="the leaf switches of the nodes, as topology.conf has them, for jobs that ask for --switches=N "
+        "(default: all nodes are on one)",
+    )
+    parser.add_argument(
         "--energy",
         metavar="FILE",
         help="the watts of nodes, as TOML or JSON: idle nodes are switched off where that pays, vjobs wait for nodes "

@@ -9,13 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rmsplugin.engine.assess.site_rules import Member, beside, closing_rules, open_nodes
+from rmsplugin.cli.simulate.replayed_rules import left_of
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import blocks, named
-from rmsplugin.model.given_rules import About
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.settings.rules import PlacementRule, Traits
-from rmsplugin.simulation import ruled
+from rmsplugin.settings.rules import PlacementRule
 from rmsplugin.simulation.capacity import Cluster
 from rmsplugin.workload.jobs import Job
 
@@ -29,68 +27,24 @@ _SELECTORS: Mapping[str, str | None] = {
     "names": None,
     "licenses": None,
 }
-#: Kinds that are about nodes, whoever is there.
-_OF_NODES = ("reserve", "online")
 
 
-class RulesOfFile:
-    """The rules of a file, for the nodes of one cluster; see ``rmsplugin.simulation.ruled.SiteRules``."""
-
-    def __init__(self, rules: Mapping[str, PlacementRule], nodes: Sequence[str]) -> None:
-        self._rules, self._nodes = dict(rules), frozenset(nodes)
-        self._open: dict[tuple[str, ...], frozenset[str]] = {}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all rules."""
-        return tuple(self._rules)
-
-    def selecting(self, job: Job) -> tuple[str, ...]:
-        """The names of the rules that select a job."""
-        traits = _traits(job)
-        return tuple(name for name, rule in self._rules.items() if rule.kind in _OF_NODES or rule.selects(traits))
-
-    def open_nodes(self, job: Job) -> frozenset[str]:
-        """The nodes where VMs of a job may be, whoever else is there."""
-        closing = closing_rules(self._rules, _traits(job))
-        if closing not in self._open:
-            self._open[closing] = open_nodes(self._rules, self._nodes, closing)
-        return self._open[closing]
-
-    def left_of(self, node: str, size: Resources) -> Resources:
-        """The part of a node that VMs may take."""
-        for rule in self._rules.values():
-            if rule.kind == "reserve" and node in rule.hosts:
-                size = size - Resources(rule.cpus, rule.memory_mib)
-        return size
-
-    def beside(self, members: Sequence[ruled.Member]) -> list[About]:
-        """The rules about these VMs beside each other, each with the VMs that it is about."""
-        found = [Member(str(job.job_id), _traits(job), vms) for job, vms in members]
-        return beside(self._rules, found, self._nodes)
-
-
-def _traits(job: Job) -> Traits:
-    return Traits("", job.user, job.account, job.partition, frozenset())
-
-
-def read_rules(path: str, cluster: Cluster, jobs: Sequence[Job]) -> RulesOfFile:
-    """The rules of a file for a cluster and a workload.
+def read_rules(path: str, cluster: Cluster, jobs: Sequence[Job]) -> dict[str, PlacementRule]:
+    """The rules of a file for a cluster and a workload, by name.
 
     Raises:
         WorkloadError: the file cannot be read, has something wrong in it, or has a rule that cannot be replayed.
     """
     with named(path, WorkloadError):
         rules = _parsed(b"".join(blocks(path, WorkloadError, "section of settings")).decode())
-        found = RulesOfFile(rules, cluster.node_names)
         for name, rule in rules.items():
             _require_nodes(name, rule, cluster)
             _require_traits(name, rule, jobs)
         size = Resources(cluster.cpus_per_node, cluster.memory_per_node_mib or 0)
         for node in cluster.node_names:
-            if not found.left_of(node, size).holds(NOTHING):
+            if not left_of(rules, node, size).holds(NOTHING):
                 raise WorkloadError(f"more is reserved on {node} than it has, which is {size}: reserve less")
-    return found
+    return rules
 
 
 def _parsed(text: str) -> dict[str, PlacementRule]:

@@ -13,6 +13,7 @@ from rmsplugin.cli.shared.bar import Show
 from rmsplugin.cli.shared.policies import deciding
 from rmsplugin.cli.simulate import trace_file
 from rmsplugin.cli.simulate.parameters import cluster_of, memory_of, read_activity_of, replay_parameters, search_of
+from rmsplugin.cli.simulate.wishes import switches_of, wishing
 from rmsplugin.energy.account import Account
 from rmsplugin.energy.local_clock import LocalClock
 from rmsplugin.energy.meter import Energy
@@ -32,7 +33,7 @@ from rmsplugin.workload.activity import Activity, cpu_s
 from rmsplugin.workload.jobs import Job, MemoryUnit, Workload
 
 if TYPE_CHECKING:
-    from rmsplugin.cli.simulate.rules_file import RulesOfFile
+    from rmsplugin.cli.simulate.replayed_rules import ReplayedRules
 
 #: So many lines that are not simulated are named on standard error.
 NAMED = 10
@@ -51,7 +52,7 @@ class Input:
         measured: how what is done to them goes; None: it takes what is expected.
         reading_s: how long reading took.
         energy: the watts of nodes, and how these are switched; None: all are on, and nothing is told of energy.
-        rules: the placement rules; None: there are none.
+        rules: the placement rules, and the wishes of jobs; None: there are none.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Input:
     measured: Measured | None
     reading_s: float
     energy: EnergyParameters | None = None
-    rules: RulesOfFile | None = None
+    rules: ReplayedRules | None = None
 
     @property
     def on_processors(self) -> bool:
@@ -162,8 +163,8 @@ def read_input(arguments: argparse.Namespace, show: Show) -> Input:
         jobs = [_lasting(job, activity.get(job.job_id)) for job in jobs]
     energy = None if arguments.energy is None else _energy_of(arguments.energy, cluster)
     _require_partitions(cluster, jobs)
-    rules = None
-    if arguments.rules is not None:
+    rules, jobs = None, wishing(arguments, jobs)
+    if arguments.rules is not None or arguments.wishes is not None:
         rules, jobs = _ruled(arguments, cluster, jobs, workload)
         if not jobs:
             raise WorkloadError(f"{name}: has no job that can be simulated\n" + "\n".join(faulty_lines(name, workload)))
@@ -180,13 +181,15 @@ def _require_partitions(cluster: Cluster, jobs: Sequence[Job]) -> None:
 
 def _ruled(
     arguments: argparse.Namespace, cluster: Cluster, jobs: Sequence[Job], workload: Workload
-) -> tuple[RulesOfFile, list[Job]]:
-    """The placement rules, and the jobs that they let run."""
+) -> tuple[ReplayedRules, list[Job]]:
+    """The placement rules and the wishes of jobs, and the jobs that they let run."""
+    from rmsplugin.cli.simulate.replayed_rules import ReplayedRules
     from rmsplugin.cli.simulate.rules_file import read_rules
     from rmsplugin.decision.parameters import Parameters
     from rmsplugin.simulation.runnable import runnable
 
-    rules = read_rules(arguments.rules, cluster, jobs)
+    named = {} if arguments.rules is None else read_rules(arguments.rules, cluster, jobs)
+    rules = ReplayedRules(named, cluster.node_names, switches_of(arguments, cluster))
     parameters = Parameters(search=search_of(arguments).part(0.5))
     return rules, runnable(jobs, cluster, rules, workload.faults, parameters)
 

@@ -61,6 +61,7 @@ def measured(simulated: Simulated) -> dict[str, Any]:
         "policy": simulated.policy,
         "platform": simulated.platform,
         "rules": number_of_rules(simulated.input),
+        "wishes": number_of_wishes(simulated.input),
         "cluster": asdict(simulated.input.cluster),
         **asdict(simulated.metrics),
         "context_switches": switches(simulated),
@@ -71,6 +72,18 @@ def measured(simulated: Simulated) -> dict[str, Any]:
 def number_of_rules(given: Input) -> int:
     """The number of placement rules that VMs obey."""
     return 0 if given.rules is None else len(given.rules.names)
+
+
+def number_of_wishes(given: Input) -> int:
+    """The number of jobs whose wishes about VMs beside each other are kept."""
+    return sum(job.wishing for job in given.jobs)
+
+
+def obeyed(given: Input) -> str:
+    """What VMs obey, for a sentence; empty: nothing."""
+    rules, wishes = number_of_rules(given), number_of_wishes(given)
+    found = [counted(rules, "placement rule")] if rules else []
+    return " and ".join([*found, f"the wishes of {counted(wishes, 'job')}"] if wishes else found)
 
 
 def _overbooked(given: Input) -> str:
@@ -159,8 +172,8 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
     metrics, cluster, workload = simulated.metrics, simulated.input.cluster, simulated.input.workload
     cpus = counted(cluster.cpus_per_node, "CPU")
     memory = "" if cluster.memory_per_node_mib is None else f" and {cluster.memory_per_node_mib} MiB"
-    rules, overbooked = number_of_rules(simulated.input), _overbooked(simulated.input)
-    ruled = f" {'and' if overbooked else 'with'} {counted(rules, 'placement rule')}" if rules else ""
+    rules, overbooked = obeyed(simulated.input), _overbooked(simulated.input)
+    ruled = f" {'and' if overbooked else 'with'} {rules}" if rules else ""
     without = " without VMs" if PLATFORMS[simulated.platform].can.only_pauses else ""
     where = f"{counted(cluster.nodes, 'node')} of {cpus}{memory}{without}{overbooked}{ruled}"
     yield (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from rmsplugin.errors import UnavailableError
 
@@ -14,7 +14,7 @@ _AGAIN_S = 600.0
 class Topology:
     """What was told last. For several threads."""
 
-    def __init__(self, ask: Callable[[], Sequence[Sequence[str]]], now: Callable[[], float]) -> None:
+    def __init__(self, ask: Callable[[], Sequence[Collection[str]]], now: Callable[[], float]) -> None:
         """``ask``: the nodes of each leaf switch; it may raise UnavailableError."""
         self._ask, self._now = ask, now
         self._lock = threading.Lock()
@@ -42,5 +42,10 @@ class Topology:
         self._asked = self._now()
 
 
+def fixed(switches: Sequence[Collection[str]]) -> Topology:
+    """A topology that is known, and does not change: the nodes of each leaf switch."""
+    return Topology(lambda: switches, lambda: 0.0)
+
+
 #: For looks at no RMS: there are no switches.
-NO_TOPOLOGY = Topology(lambda: (), lambda: 0.0)
+NO_TOPOLOGY = fixed(())

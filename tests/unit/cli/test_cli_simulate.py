@@ -140,6 +140,7 @@ def test_json_has_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert found == {
         "policy": "easy",
         "rules": 0,
+        "wishes": 0,
         "platform": "libvirt",
         "cluster": {
             "nodes": 2,

@@ -764,6 +764,19 @@ def test_jobs_that_placement_rules_kept_out_are_counted_by_rule(told: Told) -> N
     assert own.sentence == "1 job waited or slept for placement rules of the site: apart 1, few 1"
 
 
+def test_a_report_says_how_many_replayed_jobs_had_wishes_that_replays_do_without(told: Told) -> None:
+    for number, wish in enumerate(({}, {"switches": 1}, {"wishes": ["alone"]}, {"wishes": ["spread"]}), start=1):
+        told.at(number).submit(number, vms=2, **wish)  # type: ignore[arg-type]
+    for number in (1, 2, 3):
+        told.at(100 * number).start(number, "n1", "n1")
+    [note] = [note for note in report(told, HOUR).head.notes if note.code == "wished"]
+    assert (note.count, note.sentence) == (
+        2,
+        "2 jobs asked for VMs apart, alone or on few switches (--spread-job, --exclusive, --switches), which the "
+        "replays do without",
+    )
+
+
 def test_an_empty_ledger_makes_an_empty_report(told: Told) -> None:
     made = report(told, HOUR)
     assert list(made.jobs()) == [] and made.head.totals["all"] == () and made.head.notes[0].code == "ledger-begins"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmsplugin.cli.simulate.rules_file import RulesOfFile
+from rmsplugin.cli.simulate.replayed_rules import ReplayedRules
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.rules import PlacementRule
@@ -30,7 +30,7 @@ def may(to: dict[str, str], *others: SimulatedVJob, own: dict[str, str] | None =
     """Whether VMs of a vjob of user 1 may come to nodes, by a rule for users 1 and 2."""
     each = PlacementRule(**rule)  # type: ignore[arg-type]
     comer = vjob(1, "1", own or {})
-    return lets(RulesOfFile({"it": each}, NODES), comer, to, [comer, *others])
+    return lets(ReplayedRules({"it": each}, NODES), comer, to, [comer, *others])
 
 
 RIVALS = {"kind": "split", "users": ["1", "2"], "per": "user"}
