@@ -160,10 +160,14 @@ local THREADS = "VMs have CPUs alone, no sockets, cores and threads to choose: l
 local PER_CORE = "VMs have CPUs alone, no sockets and cores: leave out --ntasks-per-core and --ntasks-per-socket, and ask"
   .. " for --ntasks-per-node"
 local CPU_SPEED = "VMs have no say in their node's frequency or power: leave out --cpu-freq and --power"
--- Values of `shared`. The first two are wishes that the engine keeps; 1 is --oversubscribe, a leave to share, as VMs do.
-local EXCLUSIVE, EXCLUSIVE_USER, OVERSUBSCRIBE = 0, 2, 1
+-- Values of `shared`. The first three are wishes that the engine keeps; 1 is --oversubscribe, a leave to share, as VMs
+-- do.
+local EXCLUSIVE, EXCLUSIVE_USER, EXCLUSIVE_MCS, OVERSUBSCRIBE = 0, 2, 3, 1
+local ALONE = {
+  [EXCLUSIVE] = ",exclusive=yes", [EXCLUSIVE_USER] = ",exclusive=user", [EXCLUSIVE_MCS] = ",exclusive=mcs",
+}
 local function exclusive(value)
-  return given16(value) and value ~= EXCLUSIVE and value ~= EXCLUSIVE_USER and value ~= OVERSUBSCRIBE
+  return given16(value) and not ALONE[value] and value ~= OVERSUBSCRIBE
 end
 local function yes(value)
   return value == true or value == 1
@@ -184,8 +188,8 @@ local REFUSED = {
   { "boards_per_node", above16, THREADS },
   { "cpu_freq_min", above32, CPU_SPEED }, { "cpu_freq_max", above32, CPU_SPEED }, { "cpu_freq_gov", above32, CPU_SPEED },
   { "power_flags", function(value) return value ~= nil and value > 0 and value < 254 end, CPU_SPEED },
-  { "shared", exclusive, "--exclusive=mcs and --exclusive=topo are about labels and networks of nodes, which VMs do not"
-    .. " know: take --exclusive or --exclusive=user, or leave it out" },
+  { "shared", exclusive, "--exclusive=topo is about the network of nodes, and VMs move: take --exclusive, --exclusive=user"
+    .. " or --exclusive=mcs, or leave it out" },
   { "pn_min_tmp_disk", above32, "--tmp asks for room on a node's disk, and a VM does not see it: leave it out; /tmp is as"
     .. " large as the VM's image makes it" },
   { "contiguous", above16, "--contiguous is about neighbouring nodes, and VMs move: leave it out, or name nodes with"
@@ -260,7 +264,6 @@ end
 
 -- What the engine has to know of VMs beside each other, as pairs for the wrapper's line.
 local MANY = 999999 -- more switches than there are
-local ALONE = { [EXCLUSIVE] = ",exclusive=yes", [EXCLUSIVE_USER] = ",exclusive=user" }
 function options.wishes(job_desc)
   local switches = above32(job_desc.req_switch) and ",switches=" .. integer(math.min(job_desc.req_switch, MANY)) or ""
   return (spread(job_desc.bitflags) and ",spread=1" or "") .. (ALONE[job_desc.shared] or "") .. switches

@@ -121,7 +121,12 @@ _SMALL_KEYS = {
 #: Keys of the user's wishes about nodes, present if he gave any; `;` stands for a comma in their values.
 _CONSTRAINTS = ("features", "nodes", "exclude")
 #: The user's wishes about VMs beside each other: by wish, its key and value; a key is present if he gave it.
-_WISHES = {"spread": ("spread", "1"), "exclusive": ("exclusive", "user"), "alone": ("exclusive", "yes")}
+_WISHES = {
+    "spread": ("spread", "1"),
+    "exclusive": ("exclusive", "user"),
+    "alone": ("exclusive", "yes"),
+    "labelled": ("exclusive", "mcs"),
+}
 _WISH_KEYS = {key for key, _ in _WISHES.values()}
 #: More switches than there are; lua/rmsplugin_options.lua has the same.
 MOST_SWITCHES = 999_999
@@ -157,7 +162,7 @@ class Geometry:
         small_cpus: the CPUs of each VM that has one task less than the first ones; 0: all are of one size. Then
             ``small_memory_mib`` is 0, too.
         wishes: about VMs beside each other: ``spread`` (--spread-job), ``exclusive`` (--exclusive=user), ``alone``
-            (--exclusive).
+            (--exclusive), ``labelled`` (--exclusive=mcs).
         switches: the most leaf switches of the topology on which the VMs are (--switches); 0: any number.
     """
 

@@ -123,7 +123,8 @@ def _job(jobs: Jobs, lives: Lives, row: int, begin: float, limit_s: float, preem
         preemptible=preemptible,
         user=jobs.users.words[jobs.user[row]],
         partition=jobs.partitions.words[jobs.partition[row]],
-        wishes=frozenset(jobs.wishes.words[jobs.wish[row]].split()),
+        # A ledger has no labels of jobs.
+        wishes=frozenset(jobs.wishes.words[jobs.wish[row]].split()) - {"labelled"},
         switches=int(jobs.switches[row]),
     )
 

@@ -45,6 +45,7 @@ class Traits(NamedTuple):
     licenses: frozenset[str]
     wishes: frozenset[str] = frozenset()
     switches: int = 0
+    label: str = ""  # of multi-category security in Slurm; vjobs without one are of one label, too
 
     @property
     def wishing(self) -> bool:
@@ -79,7 +80,7 @@ class PlacementRule(Section):
             "`nodes`; `ban`: never on `nodes`; `lonely`: no others are on their nodes; `split`: no node has VMs of two "
             "users, accounts, partitions or vjobs, by `per`; `root`: they are not migrated while they run; `capacity`: "
             "`most` of them are on `nodes` together; `reserve`: `cpus` and `memory_mib` of each of `nodes` are kept "
-            "free of VMs; `online`: `most` of `nodes` host VMs"
+            "free of VMs; `online`: at most `most` of `nodes` host VMs, whichever are switched on"
         )
     )
     accounts: _Words = Field((), description="accounts in Slurm whose vjobs it selects")

@@ -109,6 +109,7 @@ def test_what_a_priority_is_made_of(world: World) -> None:
     assert (weights.age, weights.max_age_s, weights.share, weights.only_rises) == (1000, 7 * 86400, 100_000, False)
     jobs = {job.job_id: job for job in snapshot.jobs}
     assert {jobs[each].account for each in (waiting, by_hand, runs)} == {"users"}
+    assert {jobs[each].mcs_label for each in (waiting, by_hand, runs)} == {""}, "there is no plugin that gives labels"
     share = snapshot.priorities.share("users", "alice", "plain")
     assert share is not None
     assert 0 < share <= 1

@@ -224,7 +224,6 @@ def size(cluster: Cluster, job: int) -> dict[str, str]:
 
 REFUSED = [
     ("--exclusive", "does not give a VM all CPUs of its node"),
-    ("--exclusive=mcs", "--exclusive=mcs and --exclusive=topo are about labels"),
     ("--tmp=100", "--tmp asks for room on a node's disk"),
     ("-B 2:2:1", "leave out --extra-node-info"),
     ("--sockets-per-node=2", "leave out --extra-node-info"),
@@ -319,6 +318,9 @@ def test_wishes_about_vms_are_kept_for_the_engine_and_are_none_of_the_wrappers(c
     assert ",exclusive=yes,switches=2\n" in script
     fields = cluster.job(job)
     assert "Switches" not in fields and fields["OverSubscribe"] != "NO", fields
+    job = waiting(cluster, "--exclusive=mcs")
+    assert ",exclusive=mcs" in cluster.ok("scontrol", "write", "batch_script", str(job), "-")
+    assert cluster.job(job)["OverSubscribe"] not in ("NO", "MCS")
 
 
 def test_features_mean_what_they_mean_to_slurm(cluster: Cluster) -> None:

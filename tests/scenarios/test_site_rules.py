@@ -332,7 +332,7 @@ def test_a_node_is_borrowed_for_a_vjob_that_has_to_be_alone(elastic: World) -> N
 
 # -- wishes of users -------------------------------------------------------------------------------------------------
 
-SPREAD, EXCLUSIVE, ALONE = ("spread",), ("exclusive",), ("alone",)
+SPREAD, EXCLUSIVE, ALONE, LABELLED = ("spread",), ("exclusive",), ("alone",), ("labelled",)
 
 
 def test_vms_of_a_vjob_are_apart_where_its_user_wishes(world: World) -> None:
@@ -385,6 +385,27 @@ def test_an_exclusive_vjob_waits_for_a_node_that_is_empty(world: World) -> None:
     world.rms.finish(bobs[0])
     some(world)
     assert world.state(alone) is S.RUNNING
+
+
+def test_vms_of_another_label_or_of_none_come_not_beside_one_that_wishes_so(world: World) -> None:
+    mine = world.running(user="ann", wishes=LABELLED, mcs_label="secret")
+    same = world.running(user="bob", mcs_label="secret")
+    another = world.running(user="ann", mcs_label="open")
+    without = world.running(user="ann")
+    assert hosts(world, same) == hosts(world, mine)
+    assert hosts(world, another) == hosts(world, without) != hosts(world, mine)
+    for job in (same, another, without):
+        world.rms.finish(job)
+    some(world)
+    wide = world.submit(vms=3, user="ann", wishes=SPREAD, mcs_label="open")
+    some(world)
+    assert world.state(wide) is S.WAITING
+    assert "rule --exclusive=mcs: lonely" in reason(world, wide)
+
+
+def test_where_no_job_has_a_label_all_are_of_one(world: World) -> None:
+    mine, other = world.running(user="ann", wishes=LABELLED), world.running(user="bob")
+    assert hosts(world, mine) == hosts(world, other)
 
 
 def test_an_operator_moves_no_vm_beside_one_that_wishes_to_be_alone(world: World) -> None:

@@ -79,6 +79,7 @@ class RmsJob:
     account: str = ""
     begin_time: int = 0  # pending, and kept only by the gate and a begin time: that time; 0: it is not
     accrue_time: int = 0  # the time from which its age counts in its priority, seconds since the epoch; 0: not yet
+    mcs_label: str = ""  # of multi-category security; empty: it has none
 
     @property
     def held_by_user(self) -> bool:

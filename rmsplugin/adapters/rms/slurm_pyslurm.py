@@ -166,6 +166,7 @@ def _fields(job: Any) -> Iterator[Mapping[str, str]]:
         "eligible_time": str(job.eligible_time or 0),
         "preempt_time": str(job.preempt_time or 0),
         "accrue_time": str(job.accrue_time or 0),
+        "mcs_label": job.mcs_label or "",
         "name": job.name or "",
     }
     if not job.array_id:

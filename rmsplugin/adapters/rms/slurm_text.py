@@ -52,6 +52,7 @@ JOB_FIELDS = {
     "eligible_time": "EligibleTime",  # its begin time, or the time from which it was eligible; a word if it is not
     "preempt_time": "PreemptTime",
     "accrue_time": "AccrueTime",
+    "mcs_label": "MCSLabel",
     "name": "Name",
 }
 _SEPARATOR = "\x1f"  # in no field except, maybe, the name
@@ -181,6 +182,7 @@ def job_row(fields: Mapping[str, str], gate: str, now: int) -> JobRow:
         start_time=0 if pending else epoch(fields["start"]),
         end_time=0 if pending or state is JobState.SUSPENDED else epoch(fields["end"]),
         preempt_time=epoch(fields["preempt_time"]),
+        mcs_label="" if fields["mcs_label"] in ("(null)", "N/A") else fields["mcs_label"],
     )
     return JobRow(job, int(fields["array_id"]), fields["task"].removeprefix("N/A"), delayed)
 

@@ -68,6 +68,7 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
         yield from _hook(name, _HOOKS[name], facts, error if name in needed else warning)
     yield from _prolog_flags(facts.config)
     yield from _selection(facts.config)
+    yield from _labels(facts.config)
     yield from _preemption(facts.config)
     yield from _times(settings, facts.config)
     yield from judge_partitions(settings, facts)
@@ -161,6 +162,21 @@ def _selection(config: Row) -> Iterator[Finding]:
         )
     else:
         yield ok("SelectType", f"is {kind} with {parameters}")
+
+
+def _labels(config: Row) -> Iterator[Finding]:
+    """Judge how Slurm keeps jobs of other labels off nodes, if it does: fronts are nodes for it."""
+    plugin, parameters = config.get("MCSPlugin", "mcs/none"), config.get("MCSParameters", "")
+    if plugin in ("mcs/none", "(null)"):
+        return
+    if "select" in parameters.split(":")[0].split(","):
+        yield warning(
+            "MCSParameters",
+            "has select: a front takes the wrappers of one label at a time, and vjobs of other labels wait for it",
+            "ondemandselect in place of select in MCSParameters of slurm.conf, or a front for each label",
+        )
+    else:
+        yield ok("MCSPlugin", f"is {plugin}: --exclusive=mcs keeps VMs of other labels apart")
 
 
 def _preemption(config: Row) -> Iterator[Finding]:

@@ -2,13 +2,13 @@
 
 A fence or a ban leaves a vjob fewer nodes, wherever its nodes are asked for (``assess.queue.allowed_hosts``). A reserve
 leaves its nodes less (``capacity.observed_memory``). All others are about VMs beside each other, and are made here. So
-are those by ``sbatch --spread-job``, ``--switches``, ``--exclusive`` and ``--exclusive=user``.
+are those by ``sbatch --spread-job``, ``--switches``, and ``--exclusive``, alone or with ``=user`` or ``=mcs``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rmsplugin.adapters.rms.base import RmsJob
@@ -49,12 +49,12 @@ def there_are_rules(settings: Settings, ledger: Ledger, seen: Observation) -> bo
 
 def traits_of_job(job: RmsJob, geometry: Geometry) -> Traits:
     """The traits of a vjob by its job and its request."""
-    licenses = license_names(job.licenses)
-    return Traits(job.name, job.user, job.account, job.partition, licenses, geometry.wishes, geometry.switches)
+    whose = job.name, job.user, job.account, job.partition, license_names(job.licenses)
+    return Traits(*whose, geometry.wishes, geometry.switches, job.mcs_label)
 
 
 def traits_of(seen: Observation, vjob: VJobRow) -> Traits:
-    """The traits of a vjob with a row; if its job is not seen any more, its account and licences are not known."""
+    """The traits of a vjob with a row; if its job is not seen any more, account, licences and label are not known."""
     job = seen.jobs.get(vjob.job_id)
     if job is not None:
         return traits_of_job(job, vjob.geometry)
@@ -224,22 +224,37 @@ def wished(members: Sequence[Member], nodes: frozenset[str], topology: Topology)
         return
     apart: dict[str, list[str]] = {}
     alone: dict[str, list[str]] = {}
-    among_own: dict[str, list[str]] = {}
-    friends: dict[str, list[str]] = {}
+    own: dict[str, _Own] = {}
+    labelled: dict[str, _Own] = {}
     for member in members:
-        wishes, user = member.traits.wishes, member.traits.user
+        wishes, label = member.traits.wishes, member.traits.label
         if "spread" in wishes:
             apart.setdefault(member.vjob, []).extend(member.vms)
         if "alone" in wishes:
             alone.setdefault(member.vjob, []).extend(member.vms)
-        (among_own if "exclusive" in wishes else friends).setdefault(user, []).extend(member.vms)
+        own.setdefault(member.traits.user, _Own()).add(member, "exclusive" in wishes)
+        labelled.setdefault(label, _Own()).add(member, "labelled" in wishes)
     for vms in apart.values():
         if len(vms) > 1:
             yield Spread(frozenset(vms), label="--spread-job")
-    for user, vms in among_own.items():
-        yield Lonely(frozenset(vms), label="--exclusive=user", friends=frozenset(friends.get(user, ())))
+    for option, groups in (("--exclusive=user", own), ("--exclusive=mcs", labelled)):
+        for group in groups.values():
+            if group.wishing:
+                yield Lonely(frozenset(group.wishing), label=option, friends=frozenset(group.friends))
     yield from _near([member for member in members if member.traits.switches], nodes, topology)
     yield from _alone([frozenset(vms) for vms in alone.values()])
+
+
+@dataclass(slots=True)
+class _Own:
+    """The VMs of one user or label: those whose users wish no others beside them, and those that may be there."""
+
+    wishing: list[str] = field(default_factory=list)
+    friends: list[str] = field(default_factory=list)
+
+    def add(self, member: Member, wishes: bool) -> None:
+        """Add the VMs of a vjob."""
+        (self.wishing if wishes else self.friends).extend(member.vms)
 
 
 def _near(members: Sequence[Member], nodes: frozenset[str], topology: Topology) -> Iterator[Joint]:

@@ -45,6 +45,7 @@ def squeue(**fields: str) -> str:
         "eligible_time": str(NOW - 100),
         "preempt_time": "N/A",
         "accrue_time": "N/A",
+        "mcs_label": "(null)",
         "name": "t.sh",
     }
     assert list(usual) == list(slurm_text.JOB_FIELDS)
@@ -63,7 +64,7 @@ def read(text: str) -> JobRow:
 def test_format() -> None:
     asked = slurm_text.squeue_format(TOKEN).replace("\x1f", " ")
     assert asked.startswith("JobArrayID:0 ,JobID:0 ,ArrayJobID:0 ,ArrayTaskID:0 ,")
-    assert asked.endswith(",AccrueTime:0 ,Name:0 5f1c")
+    assert asked.endswith(",AccrueTime:0 ,MCSLabel:0 ,Name:0 5f1c")
 
 
 def test_gated_job() -> None:
@@ -106,6 +107,11 @@ def test_names_hold_anything(name: str) -> None:
 def test_licences(given: str, gated: bool, own: str) -> None:
     job = read(squeue(licenses=given)).job
     assert (job.gated, job.licenses) == (gated, own)
+
+
+@pytest.mark.parametrize(("given", "label"), [("(null)", ""), ("N/A", ""), ("", ""), ("physics", "physics")])
+def test_mcs_label(given: str, label: str) -> None:
+    assert read(squeue(mcs_label=given)).job.mcs_label == label
 
 
 def test_running_job() -> None:

@@ -33,6 +33,8 @@ from rmsplugin.finding import Level
         ({"SelectType": "select/linear"}, Level.ERROR, "one vjob at a time"),
         ({"SelectTypeParameters": "CR_CORE"}, Level.WARNING, "does not count memory"),
         ({"PreemptMode": "GANG,REQUEUE"}, Level.ERROR, "gang scheduling"),
+        ({"MCSPlugin": "mcs/user", "MCSParameters": "enforced,select"}, Level.WARNING, "wrappers of one label"),
+        ({"MCSPlugin": "mcs/group", "MCSParameters": "enforced,select,privatedata:a|b"}, Level.WARNING, "has select"),
         ({"KillWait": "2 sec"}, Level.WARNING, "too short"),
         ({"PrologEpilogTimeout": "60"}, Level.WARNING, "not above slurm.prolog_wait_s"),
     ],
@@ -43,6 +45,18 @@ def test_each_fault_of_slurm_conf_is_found(config: dict[str, str], level: Level,
 
 def test_prolog_flags_that_imply_alloc_are_in_order() -> None:
     assert faults(judge_slurm(settings(), with_config(PrologFlags="Contain"))) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"MCSPlugin": "mcs/none", "MCSParameters": "select"},
+        {"MCSPlugin": "mcs/account", "MCSParameters": "(null)"},
+        {"MCSPlugin": "mcs/group", "MCSParameters": "ondemand,ondemandselect,noprivatedata:select|b"},
+    ],
+)
+def test_labels_that_close_no_front_are_in_order(config: dict[str, str]) -> None:
+    assert faults(judge_slurm(settings(), with_config(**config))) == []
 
 
 def test_slurm_out_of_reach_is_the_only_fault() -> None:

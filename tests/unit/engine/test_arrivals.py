@@ -29,7 +29,7 @@ from rmsplugin.settings.rules import Traits
 
 NODES = ("n1", "n2", "n3", "n4")
 USERS = ("ann", "bob", "cid")
-WISHES = ((), (), (), ("spread",), ("exclusive",), ("alone",))
+WISHES = ((), (), (), ("spread",), ("exclusive",), ("alone",), ("labelled",))
 RULES = (
     {"kind": "spread", "per": "vjob"},
     {"kind": "spread", "users": ["ann"]},
@@ -78,6 +78,7 @@ class Site:
                 display_id=str(number),
                 user=chance.choice(USERS),
                 name=chance.choice(("db1", "web")),
+                mcs_label=chance.choice(("", "secret", "open")),
             )
             for number in range(1, 13)
         )

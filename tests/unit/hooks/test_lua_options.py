@@ -42,8 +42,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"ntasks_per_tres": 1}, "VMs have no GPUs"),
     ({"shared": 0}, "does not give a VM all CPUs of its node: say how many it needs, with --cpus-per-task or --ntasks"),
     ({"shared": 0, "min_nodes": 2}, "does not give a VM all CPUs of its node"),
-    ({"shared": 3}, "--exclusive=mcs and --exclusive=topo are about labels and networks of nodes"),
-    ({"shared": 4}, "take --exclusive or --exclusive=user, or leave it out"),
+    ({"shared": 4}, "--exclusive=topo is about the network of nodes, and VMs move: take --exclusive"),
     ({"pn_min_tmp_disk": 100}, "--tmp asks for room on a node's disk"),
     ({"pn_min_tmp_disk": 65534}, "--tmp asks for room on a node's disk"),
     (
@@ -313,6 +312,7 @@ def test_what_lua_writes_python_reads(
         ({}, set()),
         ({"bitflags": UNSET["bitflags"] + 256}, {"spread"}),
         ({"shared": 2}, {"exclusive"}),
+        ({"shared": 3}, {"labelled"}),
         ({"shared": 0, "num_tasks": 1}, {"alone"}),
         ({"shared": 0, "cpus_per_task": 2}, {"alone"}),
         ({"shared": 0, "ntasks_per_node": 2}, {"alone"}),
@@ -338,5 +338,6 @@ def test_the_most_switches_are_told_to_the_engine(lua: Runner, given: dict[str, 
 
 def test_other_users_wrappers_may_be_on_the_front_of_one_that_wishes_to_be_alone(lua: Runner) -> None:
     assert lua.submit(shared=2).written["shared"] == str(UNSET["shared"])
+    assert lua.submit(shared=3).written["shared"] == str(UNSET["shared"])
     assert lua.submit(shared=0, num_tasks=1).written["shared"] == str(UNSET["shared"])
     assert "shared" not in lua.submit(shared=1).written

@@ -103,6 +103,7 @@ def test_a_text_of_another_form(text: str) -> None:
         ("spread=1", {"spread"}),
         ("exclusive=user,spread=1", {"spread", "exclusive"}),
         ("spread=1,exclusive=yes", {"spread", "alone"}),
+        ("exclusive=mcs", {"labelled"}),
     ],
 )
 def test_wishes_are_read_and_written(text: str, wishes: set[str]) -> None:
@@ -122,7 +123,7 @@ def test_the_most_switches_are_read_and_written() -> None:
             Geometry.parse(f"{GEOMETRY},switches={text}")
 
 
-@pytest.mark.parametrize("text", ["spread=2", "exclusive=mcs", "exclusive="])
+@pytest.mark.parametrize("text", ["spread=2", "exclusive=topo", "exclusive="])
 def test_a_wish_that_only_a_newer_release_knows_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="made by a newer release"):
         Geometry.parse(f"{GEOMETRY},{text}")

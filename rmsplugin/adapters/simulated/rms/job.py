@@ -45,6 +45,7 @@ class Request:
     time_min_s: float = math.inf  # infinite: it takes no less than its limit
     requeue: bool = True
     account: str = "users"
+    mcs_label: str = ""  # empty: it has none
     mail_user: str = ""  # empty: its user
     mail_kinds: frozenset[str] = frozenset()
 
@@ -254,6 +255,7 @@ class SimulatedJob:
             start_time=0 if pending else int(self.started or self.ended),
             end_time=0 if math.isinf(end) else int(end),
             preempt_time=int(self.preempted),
+            mcs_label=request.mcs_label,
         )
 
 
