@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -22,7 +22,7 @@ from rmsplugin.decision.result import Decision
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, running_on, sleeping_on
-from rmsplugin.model.joint import Capacity, Concerning, Gather, Joint, Lonely, Online, Root, Split, Spread
+from rmsplugin.model.joint import Capacity, Concerning, Gather, Joint, Lonely, Online, Root, Split, Spread, Within
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.item import Item
@@ -35,6 +35,8 @@ from rmsplugin.proposing.proposal import Proposal
 from rmsplugin.proposing.propose import propose
 
 _CPUS, _MEMORY_MIB = (0.5, 1, 1, 2), (512, 1024, 2048, 2048)
+#: Nodes of a leaf switch; fewer where there would be fewer than four switches.
+_SWITCH = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,11 @@ def run(sizes: Sizes, report: Report) -> None:
 
 
 def _proposals(sizes: Sizes, report: Report) -> None:
-    """Measure both kinds of clusters, each with and without rules."""
+    """Measure each kind of cluster, with and without rules."""
     report.title("ad", f"placement rules: seconds of a proposal and its check; limit {sizes.limit_s} s")
     rows = []
     for nodes in sizes.nodes:
-        for kind, make in (("roomy", roomy), ("crowded", scarce)):
+        for kind, make in (("roomy", roomy), ("switches", switched), ("crowded", scarce)):
             seeds = range(sizes.configurations)
             for seed in seeds:
                 progress(f"ad: {nodes} nodes, {kind}, {seed}")
@@ -197,10 +199,25 @@ def scarce(nodes: int, seed: int) -> Configuration:
 
 def roomy(nodes: int, seed: int) -> Configuration:
     """Nodes half full of VMs that obey rules of each kind; one in a hundred drains, vjobs sleep and wait."""
+    return _half_full(nodes, seed, _rules)
+
+
+def switched(nodes: int, seed: int) -> Configuration:
+    """The same nodes on leaf switches: half of the vjobs with several VMs are on one each, a few more on two.
+
+    That is what users ask for by ``--switches``.
+    """
+    return _half_full(nodes, seed, _near)
+
+
+def _half_full(
+    nodes: int, seed: int, make: Callable[[Sequence[VJob], Sequence[str]], Iterable[Joint]]
+) -> Configuration:
+    """Nodes half full of VMs that obey the rules that are made of all vjobs and the names of the nodes."""
     chance = Random(seed)
     cluster = [Node(f"n{i}", Resources(8, 16384)) for i in range(nodes)]
     vjobs = list(_vjobs(chance, 5 * nodes))
-    rules = list(_rules(vjobs, [node.name for node in cluster]))
+    rules = list(make(vjobs, [node.name for node in cluster]))
     fit = RuledFit(cluster, Concerning(rules), {})
     locations: dict[str, Location] = {}
     for vjob in vjobs:
@@ -261,6 +278,16 @@ def _rules(vjobs: Sequence[VJob], nodes: Sequence[str]) -> Iterator[Joint]:
     yield Lonely(_names(vjobs[5:7]))
     yield Root(_names(vjobs[3::20]))
     yield Online(frozenset(nodes), len(nodes) - len(nodes) // 50)
+
+
+def _near(vjobs: Sequence[VJob], nodes: Sequence[str]) -> Iterator[Joint]:
+    """Rules about leaf switches of equal size; none for a vjob that could not break it."""
+    size = max(1, min(_SWITCH, len(nodes) // 4))
+    switches = tuple(frozenset(nodes[at : at + size]) for at in range(0, len(nodes), size))
+    several = [each for each in vjobs if len(each.vms) > 1]
+    yield from (Within(switches, _names([vjob]), 1) for vjob in several[::2])
+    wider = [each for each in several[1::2] if len(each.vms) > 2]
+    yield from (Within(switches, _names([vjob]), 2) for vjob in wider[::2])
 
 
 def _names(vjobs: Sequence[VJob]) -> frozenset[str]:
