@@ -251,6 +251,7 @@ class Daemon:
         """
         lease, self._settings = opened.lease, settings
         self.hands_over = False
+        self._ends = False
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
         self.context = open_context(settings, state_dir, lease, tree=opened.tree, deposed=_end_at_once)
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
@@ -374,6 +375,7 @@ class Daemon:
         notifier.notify("READY=1")
         watchdog = asyncio.create_task(self._watch_cycles())
         await ended.wait()
+        self._ends = True
         notifier.notify("STATUS=handing over" if self.hands_over else "STOPPING=1")
         for periodic in (self._cycles, *self._others):
             periodic.close()
@@ -399,8 +401,11 @@ class Daemon:
             await Watchdog().feed_while(self._cycles_go_on)
 
     def _cycles_go_on(self) -> bool:
-        """Whether cycles begin and end. Slurm and nodes that do not answer make one last for minutes, not for more."""
-        return self._cycles.still_s < _LONGEST_CYCLE_S + self._settings.engine.cycle_s
+        """Whether cycles begin and end, or no more are to begin: an end may wait for as long as the settings say.
+
+        Slurm and nodes that do not answer make one last for minutes, not for more.
+        """
+        return self._ends or self._cycles.still_s < _LONGEST_CYCLE_S + self._settings.engine.cycle_s
 
     async def _let_end(self, told_again: asyncio.Event) -> None:
         """Wait for the operations under way, and begin none. Their jobs, hooks and wrappers are answered meanwhile."""

@@ -227,3 +227,39 @@ def test_an_engine_of_a_manager_is_killed_where_its_cycles_hang_though_it_answer
         assert engine.process.wait(PATIENCE_S) == -signal.SIGKILL, engine.said()
     assert "no cycle has begun or ended for too long" in engine.said()
     assert "is up; took up" in engine.said(), "it was ready, and so answered"
+
+
+class SlowToEnd(EngineProcess):
+    """An engine that ends for longer than its cycles may stand still."""
+
+    PROGRAM = """\
+import asyncio, sys
+from rmsplugin.cli.main import main
+from rmsplugin.engine import daemon
+daemon._LONGEST_CYCLE_S, daemon.STILL_LOOK_S = 1.0, 0.1
+ends = daemon.Daemon._let_end
+async def waits(engine, told_again):
+    await ends(engine, told_again)
+    print("cycles go on", engine._cycles_go_on(), file=sys.stderr)
+    while engine._cycles.still_s < 3.0:
+        await asyncio.sleep(0.05)
+    print("cycles go on", engine._cycles_go_on(), file=sys.stderr)
+daemon.Daemon._let_end = waits
+sys.exit(main())
+"""
+
+
+def test_an_engine_that_waits_for_operations_as_it_ends_is_not_killed_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No cycle begins any more from the order to end on; ``engine.stop_wait_s`` may be longer than one may last."""
+    monkeypatch.setenv(MANAGER, "one")
+    settings = write_settings(tmp_path, "", more="cycle_s = 1\n")
+    with slurm_that_hangs(tmp_path), ended(SlowToEnd("slow-to-end", settings)) as engine:
+        deadline = time.monotonic() + PATIENCE_S
+        while not engine.has_said("is up; took up"):
+            assert time.monotonic() < deadline, engine.said()
+            time.sleep(0.02)
+        os.kill(engine.process.pid, signal.SIGTERM)
+        assert engine.process.wait(PATIENCE_S) == 0, engine.said()
+    assert engine.said().count("cycles go on True") == 2
