@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from scenarios.world import World
 from unit.told_metrics import metrics_of, tick, value
 
@@ -75,6 +77,16 @@ def look(
     )
 
 
+def without_counters(seen: Observation) -> Observation:
+    """The same look, in which nodes list their VMs and give no statistics."""
+    return replace(seen, statistics={}, sampled={})
+
+
+def without_answer(seen: Observation) -> Observation:
+    """The same look, in which the nodes do not answer."""
+    return replace(without_counters(seen), vms={}, unreachable=dict.fromkeys(seen.vms, "no answer"))
+
+
 def rates(world: World, *looks: Observation) -> list[NetworkBytes | None]:
     traffic, found = Traffic(), []
     for seen in looks:
@@ -113,6 +125,48 @@ def test_a_vm_on_two_nodes_or_on_another_one_has_no_rate_yet(world: World) -> No
         look(world, 20.0, {"n2": (30, 0)}),
     ]
     assert rates(world, *looks) == [None, None, NetworkBytes(2.0, 0.0)]
+
+
+@pytest.mark.parametrize("less", [without_counters, without_answer])
+@pytest.mark.parametrize("looks", [1, 20])
+def test_looks_without_counters_lose_no_byte(
+    world: World, less: Callable[[Observation], Observation], looks: int
+) -> None:
+    traffic = Traffic()
+    traffic.take(look(world, 0.0, {"n1": (0, 0)}))
+    traffic.take(look(world, 30.0, {"n1": (1000, 10)}))
+    for _ in range(looks):
+        traffic.take(less(look(world, 60.0, {"n1": (1000, 10)})))
+    traffic.take(look(world, 90.0, {"n1": (901000, 310)}))
+    assert traffic.total == NetworkBytes(901000.0, 310.0)
+    assert traffic.rate(VM) == NetworkBytes(15000.0, 5.0)  # over the whole minute
+    traffic.take(look(world, 120.0, {"n1": (901300, 310)}))
+    assert traffic.total == NetworkBytes(901300.0, 310.0)
+    assert traffic.rate(VM) == NetworkBytes(10.0, 0.0)
+
+
+def test_a_vm_whose_interfaces_are_not_counted_once_loses_no_byte(world: World) -> None:
+    looks = [look(world, at, {"n1": (counted, counted)}) for at, counted in ((0.0, 0), (30.0, None), (60.0, 600))]
+    assert rates(world, *looks) == [None, None, NetworkBytes(10.0, 10.0)]
+
+
+def test_the_last_rate_is_told_while_counters_lack_and_none_where_the_vm_is_not_seen(world: World) -> None:
+    first, second = (look(world, at, {"n1": (counted, 0)}) for at, counted in ((0.0, 0), (10.0, 50)))
+    found = rates(world, first, second, without_counters(second), without_answer(second))
+    assert found == [None, NetworkBytes(5.0, 0.0), NetworkBytes(5.0, 0.0), None]
+
+
+def test_a_reading_is_forgotten_where_the_vm_is_gone_or_another_one(world: World) -> None:
+    """The process has ended, so counters of a later one say nothing of it, however far they have come."""
+    first, later = look(world, 0.0, {"n1": (100, 0)}), look(world, 60.0, {"n1": (900, 0)})
+    gone = without_counters(replace(first, vms={"n1": {}}))
+    left = replace(gone, vms={})  # the node is no VM host any more
+    other = without_counters(look(world, 30.0, {"n1": (0, 0)}, uuid="other"))
+    for between in (gone, left, other):
+        traffic = Traffic()
+        for seen in (first, between, later):
+            traffic.take(seen)
+        assert (traffic.total, traffic.rate(VM)) == (NetworkBytes(), None)
 
 
 def test_a_platform_that_does_not_count_gives_no_rate(world: World) -> None:

@@ -1,7 +1,8 @@
 """Traffic: the bytes that VMs receive and send over the network, by the readings of cycles. It decides nothing.
 
 The counters are of a hypervisor process: after a migration, or a resume, they begin anew. So what a process has counted
-before the first reading of it is not known, nor what it counts after the last one.
+before the first reading of it is not known, nor what it counts after the last one. A look without counters, of a node
+that does not answer or gives none, loses nothing: the next reading has the bytes of the whole time in between.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ class Traffic:
 
     def take(self, seen: Observation) -> None:
         """Take in the counters of one observation."""
-        readings = {}
+        readings = {at: reading for at, reading in self._readings.items() if _may_go_on(seen, *at, reading.uuid)}
         for node, vms in seen.statistics.items():
             for name, statistics in vms.items():
                 now = _reading(seen, node, name, statistics)
                 if now is not None:
-                    readings[node, name] = self._after(self._readings.get((node, name)), now)
+                    readings[node, name] = self._after(readings.get((node, name)), now)
         self._readings = readings
         self._rates = {
             name: reading.rate
@@ -64,7 +65,7 @@ class Traffic:
 
     def _after(self, before: _Reading | None, now: _Reading) -> _Reading:
         """The reading that counts from now on."""
-        if before is None or before.uuid != now.uuid or now.time_s < before.time_s:
+        if before is None or now.time_s < before.time_s:
             return now
         apart_s = now.time_s - before.time_s
         if apart_s < _LEAST_APART_S:
@@ -73,6 +74,14 @@ class Traffic:
         self.total = NetworkBytes(self.total.received + more.received, self.total.sent + more.sent)
         rate = NetworkBytes(more.received / apart_s, more.sent / apart_s)
         return _Reading(now.uuid, now.time_s, now.counted, rate)
+
+
+def _may_go_on(seen: Observation, node: str, name: str, uuid: str) -> bool:
+    """Whether a VM that was read on a node may be there still: the node has it, or does not answer."""
+    if node not in seen.vms:
+        return node in seen.unreachable
+    found = seen.vms[node].get(name)
+    return found is not None and found.uuid == uuid
 
 
 def _reading(seen: Observation, node: str, name: str, statistics: VMStatistics) -> _Reading | None:
