@@ -196,9 +196,13 @@ def past_time(text: str, now: datetime | None = None) -> float:
 
 
 def _before(now: datetime, number: int, unit: str) -> datetime:
-    """So many days, hours or minutes before now: a day ago clocks showed the same time, whenever they were set."""
+    """So many days, hours or minutes before now: a day ago clocks showed the same time, whenever they were set.
+
+    Of a time that they showed twice it is the first; of one that they skipped it is that many times 24 hours ago.
+    """
     if unit == "d":
-        return now - timedelta(days=number)
+        then = now - timedelta(days=number)
+        return min(then, then.replace(fold=1), key=datetime.timestamp)
     return datetime.fromtimestamp(now.timestamp() - number * {"h": 3600, "m": 60}[unit])
 
 

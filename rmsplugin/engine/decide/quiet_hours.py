@@ -9,7 +9,7 @@ from rmsplugin.cron import Cron, zone_of
 from rmsplugin.proposing.quiet import Quiet
 from rmsplugin.settings.schedule import Schedule
 
-#: A window that began longer ago has ended.
+#: A window that began longer ago has ended, by time that passes and by what clocks show.
 _LONGEST = timedelta(days=7)
 _DAY = timedelta(days=1)
 
@@ -30,7 +30,8 @@ class Window:
 
     def until(self, now: float) -> float | None:
         """The end of the window that has begun; None if none has. All in seconds since the epoch."""
-        then = (self.begins.local(now) - _LONGEST).timestamp()
+        shown = self.begins.local(now) - _LONGEST  # a change to summer time may have skipped it
+        then = min(shown.timestamp(), now - _LONGEST.total_seconds())
         while (begin := self.begins.next_after(then)) <= now:
             then = self.ends.next_after(begin)
             if then > now:

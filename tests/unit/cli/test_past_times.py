@@ -51,3 +51,13 @@ def test_half_an_hour_ago_is_so_in_the_hour_that_comes_twice() -> None:
 def test_days_go_by_what_clocks_show(text: str, then: str) -> None:
     expected = datetime.fromisoformat(then).replace(tzinfo=PRAGUE).timestamp()
     assert past_time(text, datetime.fromisoformat("2026-10-25T10:00")) == expected
+
+
+@pytest.mark.parametrize(("text", "now", "days"), [("1d", "2026-03-30T02:30", 1), ("7d", "2026-04-05T02:30", 7)])
+def test_days_before_a_time_that_clocks_skipped_are_no_shorter(text: str, now: str, days: int) -> None:
+    here = datetime.fromisoformat(now)
+    assert past_time(text, here) == here.timestamp() - days * 86400
+
+
+def test_days_before_a_time_that_clocks_showed_twice_begin_with_the_first() -> None:
+    assert past_time("1d", datetime(2026, 10, 26, 2, 30)) == datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp()

@@ -39,6 +39,7 @@ NIGHT = {"begins": "0 22 * * *", "ends": "0 6 * * *"}
 WEEKEND = {"begins": "0 18 * * fri", "ends": "0 6 * * mon", "starts": False}
 WEEK = {"begins": "0 20 * * sat", "ends": "30 20 * * sun"}
 LONG = {"begins": "0 6 * * mon", "ends": "30 5 * * mon"}
+LONG_SUNDAY = {"begins": "0 3 * * sun", "ends": "50 2 * * sun"}
 WORKDAYS = {"begins": "0 22 * * mon-fri", "ends": "0 6 * * *"}
 
 
@@ -63,6 +64,12 @@ WORKDAYS = {"begins": "0 22 * * mon-fri", "ends": "0 6 * * *"}
         # from Monday to Monday, less half an hour, and the clock is set back in between
         ("2026-10-26T05:15:00", [LONG], "quiet hours until 05:30"),
         ("2026-10-26T05:30:00", [LONG], None),
+        # the clock was set forward right before it began, so it showed no 02:05, or 02:30, a week ago
+        ("2026-03-29T01:59:59", [LONG_SUNDAY], "quiet hours until 03:50"),  # of the week before; there is no 02:50
+        ("2026-04-05T01:59:00", [LONG_SUNDAY], "quiet hours until 02:50"),
+        ("2026-04-05T02:05:00", [LONG_SUNDAY], "quiet hours until 02:50"),
+        ("2026-04-05T02:30:00", [LONG_SUNDAY], "quiet hours until 02:50"),
+        ("2026-04-05T02:50:00", [LONG_SUNDAY], None),
         ("2026-01-14T23:00:00", [], None),
     ],
 )
