@@ -14,6 +14,7 @@ from rmsplugin.cli.shared.table import (
     columns_of,
     mebibytes_of,
     print_rows,
+    rate_of,
     text_of,
 )
 from rmsplugin.errors import NotFoundError
@@ -34,8 +35,8 @@ FIELDS = (
     Field("memory", "its memory", mebibytes_of("memory_mib"), right=True),
     Field("cpudemand", "CPUs that it demands, as observed", text_of("cpus_demand"), right=True),
     Field("memdemand", "memory that it needs, as its guest says", mebibytes_of("memory_demand_mib"), right=True),
-    Field("received", "bytes a second that it receives over the network", bytes_of("received_bytes_s"), right=True),
-    Field("sent", "bytes a second that it sends", bytes_of("sent_bytes_s"), right=True),
+    Field("received", "bytes a second that it receives over the network", rate_of("received_bytes_s"), right=True),
+    Field("sent", "bytes a second that it sends", rate_of("sent_bytes_s"), right=True),
 )
 
 

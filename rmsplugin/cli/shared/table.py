@@ -298,6 +298,16 @@ def bytes_of(key: str) -> Callable[[Row], str]:
     return text
 
 
+def rate_of(key: str) -> Callable[[Row], str]:
+    """Show bytes a second in the unit that fits them, 0 too; null, which is a rate that is not known, as nothing."""
+
+    def text(row: Row) -> str:
+        value = row.get(key)
+        return "" if value is None else short_bytes(value)
+
+    return text
+
+
 def short_bytes(count: int) -> str:
     """A number of bytes in the largest unit that leaves at least 1, as Slurm's tools print it."""
     size = float(count)

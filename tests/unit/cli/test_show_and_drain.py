@@ -64,6 +64,21 @@ def test_a_node_is_shown_with_its_vms_and_events(served: Served, said: Says) -> 
     assert any(line.split() == ["node", node] for line in shown.splitlines())
 
 
+def test_an_idle_vm_has_a_rate_of_0_and_one_that_is_not_known_has_none(served: Served, said: Says) -> None:
+    name = f"vjob{served.world.running()}-0"
+
+    def rates() -> tuple[list[str], list[list[str]]]:
+        listed = said("vms", "--noheader", "--parsable2", "--format=received,sent")[0].split()
+        shown = [line.split() for line in said("show", "vm", name)[0].splitlines()]
+        return listed, [words for words in shown if words and words[0] in ("received", "sent")]
+
+    assert rates() == (["|"], [])
+    for _ in range(2):
+        served.world.pass_time(30.0)
+        served.world.tick()
+    assert rates() == (["0|0"], [["received", "0"], ["sent", "0"]])
+
+
 @pytest.mark.parametrize(
     ("what", "name", "error"),
     [("vjob", "99", "no vjob 99"), ("vm", "vjob99-0", "no vjob 99"), ("node", "n9", "n9 is no node that may host VMs")],
