@@ -331,12 +331,13 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None
     ("look-at-platform", 0): lambda agent, rest, options: agent.let_through(_report, look=True),
     ("reach", 1): lambda agent, rest, options: _reach(agent, rest),
     ("check", 0): lambda agent, rest, options: agent.check(),
+    ("look-at-mounts", 0): lambda agent, rest, options: agent.look_at_mounts(),
 }
 #: The verbs that another node's key may call. None takes anything away, or tells more than room and marker.
 _PEER_CALLS = frozenset({("receive", 3), ("space", 0)})
 #: The verbs that change nothing.
 _LOOKS = frozenset({"stat", "verify", "verify-aside", "list", "space", "check", "reach", "await-guest"})
-_LOOKS |= {"look-at-platform", "vm-host", "vm-list", "vm-has", "vm-statistics", "vm-used"}
+_LOOKS |= {"look-at-mounts", "look-at-platform", "vm-host", "vm-list", "vm-has", "vm-statistics", "vm-used"}
 _SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space", "init-store"})
 _SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside", "use-checkpoint"}
 _OF_GROUPS = frozenset({"adopt", "lend"})

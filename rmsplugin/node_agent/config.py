@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 #: The server in the source of a mount: an address in brackets, or a name or address without a colon.
 _SERVER = re.compile(r"(?:\[([^\]]+)\]|([^:/\[\]]+)):.")
-_NFS_PORT = 2049
+_NFS_PORT, _PORT_MOST = "2049", 65535
+#: 0 is the usual one, too.
+_PORT = re.compile(r"port=0*([1-9][0-9]*)")
 
 
 class AgentConfig(NamedTuple):
@@ -144,13 +146,15 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
 
 
 def _file_server(mount: dict[str, str]) -> tuple[str, int] | None:
-    """Host and port of the server of a mount by NFS over TCP; None: it is another one."""
+    """Host and port of the server of a mount by NFS over TCP; None: it is another one, or its port is none."""
     found = _SERVER.match(str(mount.get("source", "")))
     options = str(mount.get("options", "")).split(",")
     if found is None or mount.get("type", "nfs") not in ("nfs", "nfs4") or "udp" in options or "proto=udp" in options:
         return None
-    ports = [int(option[5:]) for option in options if option.startswith("port=") and option[5:].isdecimal()]
-    return found[1] or found[2], ports[-1] if ports else _NFS_PORT
+    ports = [given[1] for option in options if (given := _PORT.fullmatch(option))] or [_NFS_PORT]
+    if len(ports[-1]) > len(str(_PORT_MOST)) or int(ports[-1]) > _PORT_MOST:
+        return None
+    return found[1] or found[2], int(ports[-1])
 
 
 def _lets_through(document: dict[str, Any]) -> bool:

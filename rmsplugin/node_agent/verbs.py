@@ -420,6 +420,10 @@ class Agent:
             **self._platform.check(config.vm_dir, config),
         }
 
+    def look_at_mounts(self) -> Reply:
+        """Tell whether the node has what guests mount, or reaches it; a verb of its own, since it may take 5 s."""
+        return self._platform.mounts(self._config)
+
     def state_paths(self, vm: VMName, shared: bool, checkpoint: int = 0) -> tuple[Path, Path]:
         """Final and temporary name of the VM's state, or of the checkpoint with this number."""
         directory = self.store(shared)

@@ -42,7 +42,7 @@ RESTART_S = 5.0
 
 _LOOKS = {
     *("host_info", "list_vms", "has_vm", "statistics", "template_key", "close"),
-    *("stat", "verify", "verify_aside", "list_files", "space", "check", "reach", "await_guest"),
+    *("stat", "verify", "verify_aside", "list_files", "space", "check", "mounts", "reach", "await_guest"),
     *("snapshot", "leaf_switches", "pulse", "job", "jobs", "ended", "batch_script", "geometry"),
     *("wait_ready", "used", "script_ended"),
 }

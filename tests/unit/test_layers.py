@@ -143,7 +143,8 @@ STANDARD_LIBRARY_ONLY = ("api", "client", "defaults", "hook", "room_hook", "node
 STANDARD_LIBRARY_ONLY += ("adapters/munge",)
 #: What a node runs of the platforms' packages, likewise.
 STANDARD_LIBRARY_ONLY += tuple(
-    f"adapters/platform/{name}" for name in ("node_base", "node_factory", "libvirt/on_node", "libvirt/vm_shape")
+    f"adapters/platform/{name}"
+    for name in ("node_base", "side_by_side", "node_factory", "libvirt/on_node", "libvirt/vm_shape")
 )
 
 #: Programs that start many times a minute, and those of their modules that each start loads.
@@ -240,6 +241,7 @@ ORDERS = {
         "base",
         "checks_base",
         "node_base",
+        "side_by_side",
         "host_files",
         "libvirt",
         "podman",

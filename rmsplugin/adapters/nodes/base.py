@@ -419,6 +419,13 @@ class NodeLooks(Protocol):
         """Version, directories and images of the node."""
         ...
 
+    def mounts(self, node: str) -> Mapping[str, Any]:
+        """What its platform tells of what guests mount there (``PlatformOnNode.mounts``).
+
+        An agent of an older release raises OperationFailedError.
+        """
+        ...
+
     def reach(self, node: str, other: str) -> Reach:
         """Try the other node's agent and libvirt from ``node``."""
         ...

@@ -293,6 +293,10 @@ class NodeAgents:
         """See ``Nodes``."""
         self._call(node, ["refuse-template", vm, template.key, template.image])
 
+    def mounts(self, node: str) -> Mapping[str, Any]:
+        """See ``Nodes``."""
+        return self._call(node, ["look-at-mounts"])
+
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""
         answer = self._call(node, ["reach", other])

@@ -81,6 +81,10 @@ class PlatformChecks(Protocol):
         """Judge what the platform of a node lets others do there."""
         ...
 
+    def mounts(self, subject: str, found: Mapping[str, Any]) -> Iterator[Finding]:
+        """Judge what a node tells of what guests mount (``PlatformOnNode.mounts``)."""
+        ...
+
     def states_between(self, agents: Mapping[str, AgentFacts]) -> Iterator[Finding]:
         """Judge whether what is saved on one node can be restored on all others; ``agents`` by node."""
         ...

@@ -295,3 +295,10 @@ class PlatformOnNode(SavedStates, Memory, Creation, Rooms, Protocol):
     def check(self, vm_dir: Path, settings: NodeSettings) -> dict[str, Any]:
         """The facts of this node for ``rmsplugin check``, under their keys of the answer to ``check``."""
         ...
+
+    def mounts(self, settings: NodeSettings) -> dict[str, Any]:
+        """Whether this node has what guests mount, or reaches it, under the keys of the answer to ``look-at-mounts``.
+
+        Takes 5 s at most, whatever file servers hang.
+        """
+        ...

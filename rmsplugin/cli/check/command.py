@@ -120,7 +120,7 @@ def _look_at_all(settings: Settings, arguments: argparse.Namespace, look: Look) 
     from rmsplugin.cli.check.cluster_probe import probe_cluster
     from rmsplugin.cli.check.host import judge_host
     from rmsplugin.cli.check.memory import judge_bound, observing
-    from rmsplugin.cli.check.nodes import judge_node, judge_nodes, judge_pair
+    from rmsplugin.cli.check.nodes import judge_mounts_of, judge_node, judge_nodes, judge_pair
     from rmsplugin.cli.check.power import check_power
     from rmsplugin.cli.check.slurm import judge_slurm
     from rmsplugin.cli.check.unknown_vms import judge_unknown, probe_unknown
@@ -159,6 +159,8 @@ def _look_at_all(settings: Settings, arguments: argparse.Namespace, look: Look) 
         answering = [node.name for node in nodes if not isinstance(node.agent, str)]
         for name, report in probe.probe_bounds(agents, answering if observing(settings) else []).items():
             found += judge_bound(name, report)
+        for name, mounts in probe.probe_mounts(agents, answering if settings.guest.mounts else []).items():
+            found += judge_mounts_of(settings, name, mounts)
         for pair in [] if arguments.quick else probe.probe_pairs(agents, answering, done=show):
             found += judge_pair(settings, pair)
     finally:

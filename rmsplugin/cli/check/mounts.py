@@ -13,6 +13,8 @@ _LOCAL = frozenset({"nolock", "local_lock=all", "local_lock=flock", "local_lock=
 _NFS = ("nfs", "nfs4")
 #: A server, by its name or address, and a directory there.
 _OF_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]+):.+")
+#: 0 is the usual one.
+_PORT, _PORT_MOST = re.compile("port=0*([0-9]{1,5})"), 65535
 #: These are a node's; a VM of ours has no device for them.
 _OF_NODE = frozenset({"9p", "virtiofs", "bind", "none", "overlay"})
 _BOUND = frozenset({"bind", "rbind"})
@@ -45,12 +47,34 @@ def _kind(mount: Mount) -> Iterator[Finding]:
             f"a VM cannot mount {mount.source} ({mount.type}): it has no directory or device of its node",
             'have an NFS server export it, and write source = "SERVER:/DIRECTORY" and type = "nfs"',
         )
-    elif mount.type in _NFS and not _OF_SERVER.fullmatch(mount.source):
+    elif mount.type in _NFS and not _names_server(mount.source):
         yield error(
             _subject(mount),
             f"{mount.source} names no server and directory: no VM starts",
             'write source = "SERVER:/DIRECTORY" for a mount by NFS',
         )
+    elif mount.type in _NFS and (wrong := _no_port(mount)):
+        yield error(
+            _subject(mount), f"{wrong} is no port: no VM starts", "write port=2049, or what the server has: 1 to 65535"
+        )
+
+
+def _names_server(source: str) -> bool:
+    """Whether it has a directory, and a server with a name that can be resolved: no part empty, or above 63 letters."""
+    found = _OF_SERVER.fullmatch(source)
+    try:
+        return found is not None and bool(found[1].encode("idna"))
+    except UnicodeError:
+        return False
+
+
+def _no_port(mount: Mount) -> str:
+    """The option that gives a port, and none of TCP's; "" if there is none."""
+    for option in mount.options.split(","):
+        port = _PORT.fullmatch(option)
+        if option.startswith("port=") and (port is None or int(port[1]) > _PORT_MOST):
+            return option
+    return ""
 
 
 def _needs(mount: Mount) -> str:

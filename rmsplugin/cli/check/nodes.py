@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rmsplugin import __version__
@@ -161,6 +161,17 @@ def _clock(subject: str, skew_s: float) -> Iterator[Finding]:
         )
     elif abs(skew_s) >= _SKEW_WARNING_S:
         yield warning(subject, f"its clock is off by {skew_s:+.1f} s", "run chrony or ntpd everywhere")
+
+
+def judge_mounts_of(settings: Settings, node: str, found: Mapping[str, Any] | str) -> Iterator[Finding]:
+    """Judge what a node tells of what guests mount; a text says why it tells nothing."""
+    subject = f"node {node}"
+    if isinstance(found, str):
+        yield warning(
+            subject, f"what guests mount was not looked at: {found}", "install this release of rmsplugin-node there"
+        )
+        return
+    yield from platform_checks(settings).mounts(subject, found)
 
 
 def judge_pair(settings: Settings, facts: PairFacts) -> Iterator[Finding]:

@@ -197,6 +197,12 @@ def probe_bounds(agents: MemoryBounds, names: Sequence[str]) -> dict[str, Memory
     return dict(zip(names, reports, strict=True))
 
 
+def probe_mounts(agents: NodeLooks, names: Sequence[str]) -> dict[str, Mapping[str, Any] | str]:
+    """What each node tells of what guests mount."""
+    found = _all(lambda name: _value_or_reason(lambda: agents.mounts(name)), names)
+    return dict(zip(names, found, strict=True))
+
+
 def probe_pairs(agents: NodeLooks, names: Sequence[str], *, done: Callable[[str], None]) -> list[PairFacts]:
     """Try the way from each node to each other one."""
 

@@ -22,13 +22,16 @@ from unit.served import until
 from rmsplugin import __version__
 from rmsplugin.adapters.nodes.base import MemoryReport, NodeCheck, Reach
 from rmsplugin.adapters.platform.base import HostInfo
+from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles
+from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
 from rmsplugin.cli.check import probe
 from rmsplugin.cli.check.host import FileFact, HostFacts, judge_host
 from rmsplugin.cli.check.memory import judge_bound, judge_partitions
 from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
-from rmsplugin.cli.check.nodes import judge_node, judge_nodes, judge_pair
+from rmsplugin.cli.check.nodes import judge_mounts_of, judge_node, judge_nodes, judge_pair
 from rmsplugin.cli.check.slurm import judge_slurm
 from rmsplugin.engine.serve.ears import silent_doors
+from rmsplugin.errors import UnavailableError
 from rmsplugin.finding import Finding, Level
 from rmsplugin.settings import Settings
 
@@ -486,6 +489,11 @@ def test_a_mount_that_gives_up_locks_or_takes_devices_is_warned_of(options: str,
         ({"source": "/dev/sdb1", "type": "xfs", "options": "rw"}, "a VM cannot mount /dev/sdb1 (xfs)"),
         ({"source": "/home"}, "/home names no server and directory"),
         ({"source": "files:"}, "files: names no server and directory"),
+        ({"source": "srv..x:/home"}, "srv..x:/home names no server and directory"),
+        ({"source": f"{'s' * 64}.x:/home"}, "names no server and directory"),
+        ({"source": "s:/home", "options": "port=65536"}, "port=65536 is no port"),
+        ({"source": "s:/home", "options": f"vers=4.2,port={'9' * 5000}"}, "is no port"),
+        ({"source": "s:/home", "options": "port=x"}, "port=x is no port"),
     ],
 )
 def test_a_mount_that_no_vm_can_make_is_an_error(mount: dict[str, str], says: str) -> None:
@@ -498,6 +506,8 @@ def test_a_mount_that_no_vm_can_make_is_an_error(mount: dict[str, str], says: st
     ("mount", "needs"),
     [
         ({"source": "files:{home}"}, False),
+        ({"source": "files:/home", "options": "port=65535"}, False),
+        ({"source": "files:/home", "options": "port=0"}, False),
         ({"source": "[fe80::1]:/home", "type": "nfs4"}, False),
         ({"source": "10.0.0.1@tcp:/lustre", "type": "lustre", "options": "flock"}, True),
     ],
@@ -509,10 +519,16 @@ def test_a_mount_of_a_server_is_in_order_and_says_what_the_image_needs(mount: di
 
 
 def test_a_node_that_does_not_reach_a_file_server_is_told_so() -> None:
-    assert isinstance(NODE.agent, NodeCheck)
-    agent = replace(NODE.agent, platform={"file_servers": {"10.0.0.1:2049": "No route to host"}})
-    (fault,) = [each for each in judge_node(settings(), replace(NODE, agent=agent)) if "10.0.0.1:2049" in each.what]
+    (fault,) = judge_mounts_of(settings(), "n1", {"file_servers": {"10.0.0.1:2049": "No route to host"}})
     assert (fault.level, fault.subject) == (Level.WARNING, "node n1") and "No route to host" in fault.what
+
+
+def test_a_node_whose_mounts_were_not_looked_at_keeps_its_other_findings() -> None:
+    agents = SimulatedNodes(SimulatedFiles())
+    agents.mounts = lambda node: (_ for _ in ()).throw(UnavailableError("it did not end in time"))  # type: ignore[method-assign]
+    assert probe.probe_mounts(agents, ["n1"]) == {"n1": "it did not end in time"}
+    (fault,) = judge_mounts_of(settings(), "n1", "it did not end in time")
+    assert fault.level is Level.WARNING and "what guests mount was not looked at: it did not end" in fault.what
 
 
 def test_what_containers_have_of_the_site_is_their_nodes_mount() -> None:

@@ -56,6 +56,7 @@ LOOKS = {
         "space",
         "await_guest",
         "check",
+        "mounts",
         "reach",
         "close",
     },

@@ -410,15 +410,21 @@ def test_store_that_others_may_read_is_closed(node: Node) -> None:
     assert mode(node.store) == 0o700
 
 
+def test_file_servers_are_asked_by_a_verb_of_their_own(tmp_path: Path) -> None:
+    node = Node(tmp_path / "n1", stores=False)
+    with node.config.open("a") as file:
+        file.write('[[guest.mounts]]\nsource = "127.0.0.1:/home"\ntarget = "/home"\noptions = "port=1"\n')
+    assert "platform" not in node.call("check"), "the engine asks that, too, and waits for no server"
+    assert node.call("look-at-mounts") == {"file_servers": {"127.0.0.1:1": "Connection refused"}}
+
+
 def test_check_describes_and_changes_nothing(tmp_path: Path) -> None:
     node = Node(tmp_path / "n1", stores=False)
     kernel = tmp_path / "vmlinuz"
     kernel.write_bytes(b"")
     with node.config.open("a") as file:
         file.write(f'[image.default]\nkind = "kernel"\nkernel = "{kernel}"\ninitrd = "/nowhere/initrd"\n')
-        file.write('[[guest.mounts]]\nsource = "127.0.0.1:/home"\ntarget = "/home"\noptions = "port=1"\n')
     answer = node.call("check")
-    assert answer["platform"] == {"file_servers": {"127.0.0.1:1": "Connection refused"}}
     assert answer["images"] == {str(kernel): True, "/nowhere/initrd": False}
     assert answer["store"] == {"path": str(node.store), "exists": False}
     assert answer["writable_images"] == [str(kernel)]
@@ -629,6 +635,7 @@ PEER = ("--peer",)
         f"drop-state {VM} --checkpoint 7",
         "list",
         "check",
+        "look-at-mounts",
         "obey",
         "platform",
         "look-at-platform",

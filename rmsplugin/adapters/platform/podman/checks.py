@@ -80,8 +80,10 @@ class PodmanChecks:
         for reference, there in sorted(facts.get("images", {}).items()):
             if not there:
                 yield error(subject, f"has no image {reference}", "`podman load` it there: docs/operator/images.md")
-        if "mounts" in facts:  # an older release does not tell
-            yield from judge_mounted(self._settings.guest.mounts, subject, facts["mounts"])
+
+    def mounts(self, subject: str, found: Mapping[str, Any]) -> Iterator[Finding]:
+        """See ``PlatformChecks``."""
+        return judge_mounted(self._settings.guest.mounts, subject, found["mounts"])
 
     def states_between(self, agents: Mapping[str, AgentFacts]) -> Iterator[Finding]:
         """See ``PlatformChecks``: a state is restored with an image of the same id."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from rmsplugin.finding import Finding, error, ok, warning
@@ -10,6 +11,8 @@ from rmsplugin.settings.guests import Mount
 
 #: Kinds that are one and the same to the settings.
 _SAME = {"nfs4": "nfs"}
+#: What settings can say. The kernel has other names, too: fuse.ceph-fuse.
+_NAME = re.compile(r"[a-z0-9]+")
 #: The kernel tells this of a directory below which each user's own is mounted when it is wanted.
 _LATER = "autofs"
 
@@ -42,13 +45,22 @@ def _faults(mount: Mount, subject: str, seen: Mapping[str, str] | None) -> Itera
             f"mount {mount.target}: {seen['directory']}: {seen['wrong']}: no container starts there",
             f"mount {mount.source} there, below directories that root alone may change: docs/operator/containers.md",
         )
-    elif seen["type"] and seen["type"] != _LATER and _kind(seen["type"]) != _kind(mount.type):
+    elif _is_other(kind := seen["type"].removeprefix("fuse."), mount):
         yield warning(
             subject,
-            f"mount {mount.target}: {seen['directory']} lies on {seen['type']}, and the settings say {mount.type}: "
+            f"mount {mount.target}: {seen['directory']} lies on {kind}, and the settings say {mount.type}: "
             "jobs there may have another directory than elsewhere",
             f"mount {mount.source} there; or set type of [[guest.mounts]] to what it is",
         )
+
+
+def _is_other(kind: str, mount: Mount) -> bool:
+    """Whether the directory is of another kind than the settings say, which could say this one.
+
+    What is each user's own is mounted below the directory that was looked at, which may be of any kind.
+    """
+    own = "{" in mount.target
+    return not own and kind != _LATER and _NAME.fullmatch(kind) is not None and _kind(kind) != _kind(mount.type)
 
 
 def _kind(name: str) -> str:

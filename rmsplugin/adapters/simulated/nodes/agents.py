@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.nodes.base import (
@@ -46,7 +47,7 @@ from rmsplugin.model.vm_names import parse_vm_name
 NO_BOUND: Permit = nullcontext
 
 #: The verbs that change nothing, and are open to an engine whose turn is over.
-_LOOKS = {"stat", "verify", "verify_aside", "list_files", "space", "check", "reach", "await_guest"}
+_LOOKS = {"stat", "verify", "verify_aside", "list_files", "space", "check", "mounts", "reach", "await_guest"}
 
 
 class SimulatedNodes:
@@ -365,6 +366,11 @@ class SimulatedNodes:
         """See ``Nodes``."""
         self._enter("refuse_template", node, vm)
         self.templates.refuse(node, vm, template)
+
+    def mounts(self, node: str) -> Mapping[str, Any]:
+        """See ``Nodes``: simulated guests mount nothing."""
+        self._enter("mounts", node)
+        return {}
 
     def reach(self, node: str, other: str) -> Reach:
         """See ``Nodes``."""

@@ -51,13 +51,17 @@ def test_a_sound_node_is_in_order() -> None:
         ({"hook": False}, "has no /etc/criu/rmsplugin"),
         ({"freezer": False}, "has no freezer"),
         ({"images": {"localhost/guest:1": ""}}, "has no image localhost/guest:1"),
-        ({"mounts": {}}, "its settings name no mount /home"),
     ],
 )
 def test_a_node_that_lacks_something_is_told_what(change: dict[str, Any], says: str) -> None:
     errors = [finding for finding in judged(facts(**change)) if finding.level is Level.ERROR]
     assert len(errors) == 1 and says in errors[0].what
     assert errors[0].remedy
+
+
+def test_a_node_that_lacks_a_directory_of_containers_is_told_so() -> None:
+    [found] = PodmanChecks(SETTINGS).mounts("node n1", {"mounts": {}})
+    assert found.level is Level.ERROR and "its settings name no mount /home" in found.what
 
 
 def test_an_agent_that_tells_nothing_has_no_finding() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rmsplugin.adapters.platform.base import NODE_FILTER, HostInfo
 from rmsplugin.adapters.platform.checks_base import AgentFacts
@@ -76,7 +77,10 @@ class LibvirtChecks:
                 "install iptables, which has them, on this node; or take network.filter out of the settings: nodes "
                 "filter without them",
             )
-        yield from judge_servers(subject, agent.platform.get("file_servers", {}))
+
+    def mounts(self, subject: str, found: Mapping[str, Any]) -> Iterator[Finding]:
+        """See ``PlatformChecks``."""
+        return judge_servers(subject, found["file_servers"])
 
     def states_between(self, agents: Mapping[str, AgentFacts]) -> Iterator[Finding]:
         """See ``PlatformChecks``."""

@@ -105,7 +105,12 @@ class LibvirtOnNode:
 
     def check(self, vm_dir: Path, settings: NodeSettings) -> dict[str, Any]:
         """See ``PlatformOnNode``."""
-        from rmsplugin.adapters.platform.libvirt.on_node import account, formats, guards, servers
+        from rmsplugin.adapters.platform.libvirt.on_node import account, formats, guards
 
-        platform = {"file_servers": servers.seen(settings.file_servers)}
-        return {**formats.seen(), **guards.seen(), **account.seen(vm_dir), "platform": platform}
+        return {**formats.seen(), **guards.seen(), **account.seen(vm_dir)}
+
+    def mounts(self, settings: NodeSettings) -> dict[str, Any]:
+        """See ``PlatformOnNode``: VMs mount from servers by themselves."""
+        from rmsplugin.adapters.platform.libvirt.on_node import servers
+
+        return {"file_servers": servers.seen(settings.file_servers)}

@@ -8,18 +8,17 @@ import subprocess
 from collections.abc import Iterable
 from typing import Any
 
-from rmsplugin.adapters.platform.podman.on_node import container, criu, groups, mounted, program
+from rmsplugin.adapters.platform.podman.on_node import container, criu, groups, program
 from rmsplugin.errors import OperationFailedError
 
 _TIMEOUT_S = 60
 
 
-def seen(references: Iterable[str], targets: Iterable[str]) -> dict[str, Any]:
+def seen(references: Iterable[str]) -> dict[str, Any]:
     """By word: the versions of the programs ("" where one is missing), and what is wrong with what they need.
 
     Args:
         references: names of the images.
-        targets: of the mounts.
     """
     return {
         "podman": program.version("podman", "--version"),
@@ -30,7 +29,6 @@ def seen(references: Iterable[str], targets: Iterable[str]) -> dict[str, Any]:
         "hook": os.access(criu.HOOK, os.X_OK),
         "freezer": (groups.ROOT / "freezer").is_dir() or groups.has_version_2(),
         "images": {each: _image(each) for each in sorted(references)},
-        "mounts": mounted.seen(targets),
     }
 
 

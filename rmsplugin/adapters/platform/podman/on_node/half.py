@@ -98,4 +98,10 @@ class PodmanOnNode:
         """See ``PlatformOnNode``."""
         from rmsplugin.adapters.platform.podman.on_node import facts
 
-        return {"platform": facts.seen(settings.references, settings.mount_targets)}
+        return {"platform": facts.seen(settings.references)}
+
+    def mounts(self, settings: NodeSettings) -> dict[str, Any]:
+        """See ``PlatformOnNode``: a container has directories of its node."""
+        from rmsplugin.adapters.platform.podman.on_node import mounted
+
+        return {"mounts": mounted.seen(settings.mount_targets)}
