@@ -18,22 +18,25 @@ def environment() -> dict[str, str]:
     return {**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def end_with(lifeline: int) -> None:
+def end_with(lifeline: int, group: bool = False) -> None:
     """As ``killed_with``; only the process that started this one decides when it ends."""
-    killed_with(lifeline)
+    killed_with(lifeline, group)
     # A service manager sends these to all processes of a service: but the engine decides when this process ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
-def killed_with(lifeline: int) -> None:
+def killed_with(lifeline: int, group: bool = False) -> None:
     """Have the kernel kill this process as soon as no process holds the other end of the lifeline.
+
+    With ``group`` it kills the processes that this one started, too, if this one leads a group of its own.
 
     Nothing is ever written to the lifeline, so only its end can happen there. PR_SET_PDEATHSIG would act when the
     *thread* that started this process ends, which in an engine of many threads is another event. SIGKILL reaches code
     that holds the interpreter or blocks signals.
     """
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    leads = group and os.getpgrp() == os.getpid()
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
     with contextlib.suppress(BlockingIOError):

@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
     """
     SPENT.clock = time.monotonic
     lifeline, memory_mib, nice, entry = int(words[0]), int(words[1]), int(words[2]), words[3]
-    end_with(lifeline)
+    end_with(lifeline, group=True)
     requests, answers = _keep_to_ourselves()
     limit(memory_mib, nice)
     propose = _load(entry)

@@ -76,7 +76,7 @@ class Process:
         self._limits = limits
         self._decoder = wire.Decoder()
         self._said = b""
-        self._ready = False
+        self._ready = self._reaped = False
         self._best: Proposal | None = None  # of the request that is being answered
         command = [sys.executable, "-P", "-m", "rmsplugin.proposer.child"]
         try:
@@ -94,7 +94,8 @@ class Process:
                 pass_fds=(theirs,),
                 env=environment(),
                 cwd="/",
-                start_new_session=True,  # Ctrl-C on the engine's terminal is for the engine
+                # Ctrl-C on the engine's terminal is for the engine; and it leads a group, which is killed with it.
+                start_new_session=True,
             )
         except OSError as error:
             os.close(self._lifeline)
@@ -249,7 +250,11 @@ class Process:
         return ProcessFailedError(f"{what} ({words[:_SHOWN_CHARACTERS]})" if words else what)
 
     def _reap(self) -> None:
-        self._process.kill()
+        """Kill it, and what it started: they are one group, which may outlive it."""
+        if not self._reaped:  # once: later the number may be another group's
+            self._reaped = True
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left, or nothing of ours
+                os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_REAP_S)
 

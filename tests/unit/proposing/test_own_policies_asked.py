@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from unit.proposing.test_proposer import LIMITS, SOURCE
+from unit.proposing.test_proposer import LIMITS, SOURCE, is_there, until
 
 from rmsplugin.decision.own_policies import find
 from rmsplugin.errors import OperationFailedError, OwnPolicyError
@@ -129,3 +130,34 @@ def test_the_guide_shows_the_templates_policy_as_it_is() -> None:
     guide = (ROOT / "docs/writing-a-policy.md").read_text()
     [shown] = [block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "def shortest_first" in block]
     assert shown == (TEMPLATE / "shortest_first.py").read_text()
+
+
+#: A module that starts a program while it is loaded, as a policy may at any time.
+STARTS = """
+import pathlib, subprocess
+started = subprocess.Popen(["sleep", "600"])
+pathlib.Path(__file__).with_name("pid").write_text(str(started.pid))
+
+def decide(configuration, parameters):
+    return None
+"""
+
+
+@pytest.mark.parametrize(
+    "ends", ["asked.close()", "os.kill(os.getpid(), 9)", "os.kill(asked._process.pid, 9); asked.close()"]
+)
+def test_what_a_policy_starts_ends_with_the_command(tmp_path: Path, ends: str) -> None:
+    """However the command ends, and also where the policy's process was ended before."""
+    (tmp_path / "starting.py").write_text(STARTS)
+    program = (
+        "import os\nfrom rmsplugin.proposer.policy_process import PolicyProcess\n"
+        f"asked = PolicyProcess('starting:decide')\n{ends}\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=False)
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        assert until(lambda: not is_there(pid), 10.0)
+    finally:
+        if is_there(pid):
+            os.kill(pid, signal.SIGKILL)
