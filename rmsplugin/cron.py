@@ -6,7 +6,7 @@ that is repeated at the end of summer time comes once, unless the expression is 
 
 from __future__ import annotations
 
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 from apscheduler.triggers.cron import CronTrigger
@@ -60,6 +60,17 @@ class Cron(CronTrigger):  # type: ignore[misc]  # APScheduler has no types
         while found is not None and _is_repeated(found) and not self._is_for_every_hour:
             found = super().get_next_fire_time(found, found)
         return found
+
+    def _increment_field_value(self, dateval: datetime, fieldnum: int) -> tuple[datetime, int]:
+        """APScheduler's step to the begin of the next month, day or hour, which its search for a time goes on from.
+
+        It adds what clocks would show in between as time that passes. On a day that lacks an hour it so comes to 01:00
+        of the next one, past what is to come in the hour before; then it is taken back to the begin that clocks show.
+        """
+        found, field = super()._increment_field_value(dateval, fieldnum)
+        shown = dateval.replace(tzinfo=None) + (found.astimezone(UTC) - dateval.astimezone(UTC))
+        begin = shown.replace(tzinfo=self.timezone)
+        return (begin if dateval.timestamp() < begin.timestamp() <= found.timestamp() else found), field
 
     def next_after(self, moment: float) -> float:
         """The first time after ``moment``."""

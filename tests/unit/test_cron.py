@@ -36,6 +36,24 @@ def test_a_time_that_summer_time_skips_comes_once_after_the_gap() -> None:
     assert times("30 2 * * *", "2026-03-28T12:00", 3) == ["29 01:30", "30 00:30", "31 00:30"]
 
 
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("30 0 * * *", ["28 23:30", "29 22:30", "30 22:30"]),
+        ("0 0 * * *", ["28 23:00", "29 22:00", "30 22:00"]),
+        ("50 0 * * mon", ["29 22:50", "05 22:50", "12 22:50"]),
+        ("0 0 1 * *", ["31 22:00", "30 22:00", "31 22:00"]),
+    ],
+)
+def test_the_first_hour_after_a_day_that_lacks_one_has_its_times(expression: str, found: list[str]) -> None:
+    assert times(expression, "2026-03-28T12:00", 3) == found
+
+
+def test_a_time_that_a_day_which_begins_at_one_skips_comes_after_the_gap() -> None:
+    cron = Cron.parse("10 0 * * sun", zone_of("America/Santiago"))
+    assert f"{cron.local(cron.next_after(moment('2026-09-05'))):%d %H:%M}" == "06 01:10"
+
+
 def test_a_time_that_is_repeated_at_the_end_of_summer_time_comes_once() -> None:
     assert times("30 2 * * *", "2026-10-24T12:00", 3) == ["25 00:30", "26 01:30", "27 01:30"]
     assert times("*/30 1-3 * * *", "2026-10-24T23:00", 5) == [
