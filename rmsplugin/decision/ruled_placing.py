@@ -7,7 +7,7 @@ placed around it. All that find none are found in one pass: a site may have hund
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.decision.admission import where_it_is
@@ -17,12 +17,15 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.item import Item
 from rmsplugin.packing.ruled_fit import Obstacle, RuledFit
 
-#: The places in the queue of those that run and are left out; of all that are left out; and, below 0, the number of
-#: those that stay against the rules. Of two attempts the one of the higher rank is better: it first leaves out one
-#: farther behind, or leaves out nobody.
-Rank = tuple[tuple[float, ...], tuple[float, ...], int]
+#: The places in the queue of those that are left out, by class: those with a target to run, those that an administrator
+#: prefers, those that run, and all; and, below 0, the number of those that stay against the rules. Of two attempts the
+#: one of the higher rank is better: it first leaves out one farther behind, or leaves out nobody.
+Rank = tuple[tuple[tuple[float, ...], ...], int]
 
 _NOBODY = (math.inf,)
+
+#: What gives a vjob its room before others that may be suspended: the greater, the earlier.
+_TARGET, _PREFERRED, _NONE = 2, 1, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,12 @@ class Attempt:
 
     out: dict[VJob, Obstacle]
     placement: dict[str, str]
-    rank: Rank = (_NOBODY, _NOBODY, 0)
+    rank: Rank = ((_NOBODY,) * 4, 0)
 
     @property
     def stay_against_rules(self) -> int:
         """The number of vjobs that stay where they are against the rules."""
-        return -self.rank[2]
+        return -self.rank[1]
 
     @property
     def is_whole(self) -> bool:
@@ -53,14 +56,16 @@ class Placing:
         items: by vjob, its VMs with what they take.
         pinned: by vjob, the node of each VM: of vjobs that have to be where they are.
         musts: the vjobs that run on in any case: if no place is found for one, it stays where it is.
-        by_queue: whether the order of the queue alone decides who is left out. Else nobody who runs is left out so that
-            another one gets a place.
+        preferred: the names of those that have their room before others by an administrator's preference.
+        by_queue: whether the order of the queue alone decides who else is left out. Else nobody who runs is left out
+            so that another one gets a place.
     """
 
     site: Site
     items: Mapping[str, Sequence[Item]]
     pinned: Mapping[str, Mapping[str, str]]
     musts: Sequence[VJob]
+    preferred: Collection[str] = ()
     by_queue: bool = False
 
     def attempt(self, prefer: Mapping[str, str], others: Iterable[VJob], least: Rank | None) -> Attempt | None:
@@ -79,14 +84,22 @@ class Placing:
                 placement |= found
                 continue
             out[vjob] = found
-            if least is not None and self._rank(out, 0) < (*least[:2], 0):
+            if least is not None and self._rank(out, 0) < (least[0], 0):
                 return None
         return Attempt(out, placement, self._rank(out, against))
 
-    def _rank(self, out: Iterable[VJob], against: int) -> Rank:
+    def claim(self, vjob: VJob) -> int:
+        """How far a vjob has its room before others: 2 by its target, 1 by a preference, 0 not at all."""
+        if vjob.target is VJobState.RUNNING:
+            return _TARGET
+        return _PREFERRED if vjob.name in self.preferred else _NONE
+
+    def _rank(self, out: Collection[VJob], against: int) -> Rank:
         state = self.site.configuration.state
         run = () if self.by_queue else [vjob for vjob in out if state(vjob) is VJobState.RUNNING]
-        return self._positions(run), self._positions(out), -against
+        target = [vjob for vjob in out if self.claim(vjob) == _TARGET]
+        preferred = [vjob for vjob in out if self.claim(vjob) == _PREFERRED]
+        return tuple(map(self._positions, (target, preferred, run, out))), -against
 
     def _positions(self, out: Iterable[VJob]) -> tuple[float, ...]:
         """The places in the queue of vjobs that are left out: the greater, the better."""

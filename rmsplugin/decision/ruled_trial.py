@@ -30,7 +30,10 @@ from rmsplugin.packing.search import Search
 _HOLD_MEMORY = (VJobState.RUNNING, VJobState.PAUSED)
 
 #: The reasons by which a policy has said that a vjob runs on, whoever else would take its place.
-_RUNS_ON = (ReasonCode.EXEMPT, ReasonCode.AWAITS, ReasonCode.OVERDUE)
+_RUNS_ON = (ReasonCode.EXEMPT, ReasonCode.OVERDUE, ReasonCode.PREFERRED)
+
+#: The reasons by which a policy has said that a vjob stays where it is, though its nodes may be short of CPUs.
+_IN_PLACE = (ReasonCode.RESERVED_IN_PLACE, ReasonCode.AWAITS)
 
 
 class Way(enum.Enum):
@@ -39,6 +42,7 @@ class Way(enum.Enum):
     RUNNING = enum.auto()  # near where they are, those that run first: nobody takes their places
     PRESENT = enum.auto()  # near where they are, in the order of the queue
     SAMPLE = enum.auto()  # where the policy has them, in the order of the queue
+    CLAIMS = enum.auto()  # near where they are; first those that a target or an administrator has run
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +76,13 @@ class Trial:
         self._items = {vjob.name: self._items_of(vjob) for vjob in self._vjobs}
         loose = [vjob for vjob in self._vjobs if vjob.name not in self._pinned]
         musts = [vjob for vjob in loose if self._must(vjob)]
-        self._placing = Placing(self._site, self._items, self._pinned, musts, by_queue=suspends is Suspends.BEHIND)
+        running = [name for name, state in decision.states.items() if state is VJobState.RUNNING]
+        preferred = {name for name in running if decision.reasons[name].code is ReasonCode.PREFERRED}
+        by_queue = suspends is Suspends.BEHIND
+        self._placing = Placing(self._site, self._items, self._pinned, musts, preferred, by_queue)
         must = {vjob.name for vjob in musts}
         self._others = [vjob for vjob in loose if vjob.name not in must]
+        self._claims = [vjob for vjob in self._others if self._placing.claim(vjob)]
         self.placement: Mapping[str, str] = {}
         self._shown: _Shown | None = None
 
@@ -98,11 +106,11 @@ class Trial:
 
     def _by_ways(self, sample: Mapping[str, str]) -> Attempt:
         """The best of the ways; those behind one that places all are not tried."""
-        ways = {Way.RUNNING: self._present(), Way.PRESENT: self._present(), Way.SAMPLE: sample}
+        ways = [way for way in Way if way is not Way.CLAIMS or self._claims]
         best: Attempt | None = None
-        for way in sorted(Way, key=lambda each: each is not self.way):  # stable: the last one's way first
-            others = self._in_order(running_first=way is Way.RUNNING)
-            attempt = self._placing.attempt(ways[way], others, None if best is None else best.rank)
+        for way in sorted(ways, key=lambda each: each is not self.way):  # stable: the last one's way first
+            near = sample if way is Way.SAMPLE else self._present()
+            attempt = self._placing.attempt(near, self._in_order(way), None if best is None else best.rank)
             if attempt is not None and (best is None or attempt.rank > best.rank):
                 best, self.way = attempt, way
             if best is not None and best.is_whole:
@@ -133,7 +141,7 @@ class Trial:
     def _stays(self, vjob: VJob) -> bool:
         """Whether a vjob has to be where it is. The policy may lead one away in part, but asks no rule about that."""
         fixed = vjob.in_transit or vjob.target is VJobState.PAUSED or is_resident(self._configuration, vjob)
-        return fixed or self._decision.reasons[vjob.name].code is ReasonCode.RESERVED_IN_PLACE
+        return fixed or self._decision.reasons[vjob.name].code in _IN_PLACE
 
     def _must(self, vjob: VJob) -> bool:
         """Whether a vjob runs on in any case: if no place is found for it, it stays where it is."""
@@ -160,9 +168,15 @@ class Trial:
             for at in places
         )
 
-    def _in_order(self, *, running_first: bool) -> list[VJob]:
-        """Those that are left out if they find no place, in the order of the queue; paused ones come last."""
-        return sorted(self._others, key=lambda vjob: (self._is_paused(vjob), running_first and not self._runs(vjob)))
+    def _in_order(self, way: Way) -> list[VJob]:
+        """Those that are left out if they find no place, in the order of a way; paused ones come last."""
+        by_claim, running_first = way is Way.CLAIMS, way in (Way.RUNNING, Way.CLAIMS)
+
+        def key(vjob: VJob) -> tuple[bool, int, bool]:
+            claim = self._placing.claim(vjob) if by_claim else 0
+            return self._is_paused(vjob), -claim, running_first and not self._runs(vjob)
+
+        return sorted(self._others, key=key)
 
     def _is_paused(self, vjob: VJob) -> bool:
         return self._decision.states[vjob.name] is VJobState.PAUSED

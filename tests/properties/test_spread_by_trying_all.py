@@ -60,7 +60,7 @@ def _vjob(draw: st.DrawFn, name: str) -> VJob:
 def spread_across(draw: st.DrawFn) -> Configuration:
     """The same with one more rule or two, about VMs of several vjobs. They are new: VMs may break them where they are.
 
-    Some vjobs may not be preempted, and some have begun to run just now.
+    Some vjobs may not be preempted, some have begun to run just now, and some are preferred by an administrator.
     """
     source = draw(spread_out())
     names = sorted(source.vm_by_name)
@@ -70,7 +70,8 @@ def spread_across(draw: st.DrawFn) -> Configuration:
     for vjob in source.vjobs:
         own = tuple(rule for rule in rules if any(vm.name in rule.vms for vm in vjob.vms))
         firm, state_s = draw(st.sampled_from([(True, None), (True, None), (True, 10.0), (False, None)]))
-        vjobs.append(replace(vjob, rules=(*vjob.rules, *own), preemptible=firm, state_s=state_s))
+        preference = draw(st.sampled_from([None, None, None, VJobState.RUNNING]))
+        vjobs.append(replace(vjob, rules=(*vjob.rules, *own), preemptible=firm, state_s=state_s, preference=preference))
     return replace(source, vjobs=tuple(vjobs))
 
 
@@ -181,7 +182,7 @@ def test_no_rule_across_vjobs_suspends_one_that_the_policy_spares(policy: str, s
 def is_spared(policy: str, vjob: VJob) -> bool:
     """Whether a vjob that runs is never suspended by a policy while no node is short."""
     exempt = vjob.state_s is not None and policy in ("easy-preempt", "mixed", "slowdown")
-    return policy in SPARING or not vjob.preemptible or exempt
+    return policy in SPARING or not vjob.preemptible or exempt or vjob.preference is VJobState.RUNNING
 
 
 @given(source=spread_out())

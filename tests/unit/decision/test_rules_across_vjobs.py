@@ -13,12 +13,16 @@ from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.given_rules import given_rules
 from rmsplugin.model.joint import Spread
+from rmsplugin.model.rules import allowing
+from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 
 #: Policies under which nobody makes way for one that waits.
 KEEPING = ("fcfs", "easy", "conservative", "load-sharing", "v-reconfiguration")
 #: Those of them under which nobody makes way at all; and those under which vjobs do where nodes are short.
 NEVER, SHARING = KEEPING[:3], KEEPING[3:]
+#: Policies under which those that run make way for others.
+MAKING_WAY = ("easy-preempt", "mixed", "slowdown", "rjsp", "rjsp-exact")
 
 
 def spread(*pairs: str) -> list[Spread]:
@@ -81,6 +85,61 @@ def test_none_migrates_for_one_that_a_rule_keeps_out_under_a_policy_that_moves_n
     queue = Queue(*nodes(2, cpus=2)).add("a").add("b", "n1").add("c", "n2")
     found = decide(policy, with_rules(queue, "ab", "ac"))
     assert states(found) == {"a": "running" if policy in NEVER else "waiting", "b": "running", "c": "running"}
+
+
+@pytest.mark.parametrize("w_is_ahead", [True, False])
+@pytest.mark.parametrize("policy", MAKING_WAY)
+def test_whoever_may_be_suspended_makes_way_for_one_whose_target_is_to_run(policy: str, w_is_ahead: bool) -> None:
+    queue = Queue(*nodes(1, cpus=2)).add("r", "n1", state_s=1e6).add("w", target=VJobState.RUNNING)
+    if w_is_ahead:
+        queue.vjobs.reverse()
+    assert states(decide(policy, with_rules(queue, "wr"))) == {"w": "running", "r": "sleeping"}
+
+
+@pytest.mark.parametrize("known", [{"preemptible": False}, {"target": VJobState.RUNNING}])
+def test_a_target_that_a_rule_bars_beside_one_that_runs_on_is_refused(known: dict[str, object]) -> None:
+    queue = Queue(*nodes(1, cpus=2)).add("w", target=VJobState.RUNNING).add("r", "n1", **known)
+    found = decide_by_rules("mixed", with_rules(queue, "wr"), Parameters())
+    assert isinstance(found, Infeasible) and "'w' cannot run, as its target demands" in found.explanation
+
+
+@pytest.mark.parametrize("a_is_ahead", [True, False])
+@pytest.mark.parametrize("policy", MAKING_WAY)
+def test_others_make_way_for_one_that_an_administrator_prefers_to_run(policy: str, a_is_ahead: bool) -> None:
+    queue = Queue(*nodes(1, cpus=2)).add("b", "n1", state_s=1e6).add("a", preference=VJobState.RUNNING)
+    if a_is_ahead:
+        queue.vjobs.reverse()
+    found = decide(policy, with_rules(queue, "ab"))
+    assert states(found) == {"a": "running", "b": "sleeping"}
+    assert found.reasons["b"].code is ReasonCode.RULE
+
+
+def test_one_that_was_started_just_now_makes_no_way_for_one_that_an_administrator_prefers() -> None:
+    queue = Queue(*nodes(1, cpus=2)).add("a", preference=VJobState.RUNNING).add("b", "n1", state_s=10)
+    assert states(decide("mixed", with_rules(queue, "ab"))) == {"a": "waiting", "b": "running"}
+
+
+@pytest.mark.parametrize("state_s", [10, 1e6])
+@pytest.mark.parametrize("policy", MAKING_WAY)
+def test_one_that_an_administrator_prefers_to_run_makes_no_way_for_a_new_rule(policy: str, state_s: float) -> None:
+    """Whether it is exempt or not, and though it is behind the other one."""
+    queue = Queue(*nodes(1, cpus=2)).add("a", "n1", state_s=1e6)
+    queue.add("b", "n1", state_s=state_s, preference=VJobState.RUNNING)
+    assert states(decide(policy, with_rules(queue, "ab"))) == {"a": "sleeping", "b": "running"}
+
+
+@pytest.mark.parametrize("policy", ["mixed", "slowdown"])
+@pytest.mark.parametrize("pairs", [(), ("xy",), ("sy",)])
+def test_no_rule_suspends_one_that_shares_its_cpus_until_another_one_has_gone(
+    policy: str, pairs: tuple[str, ...]
+) -> None:
+    """Whether the rule names it or not."""
+    queue = Queue(*nodes(2, cpus=2)).add("s", "n1", cpus=2).add("y", "n2").add("x")
+    queue.add("l", "n1", cpus=2, in_transit=True, leaves=True, rules=allowing(frozenset({"n1"})), preemptible=False)
+    found = decide(policy, with_rules(queue, *pairs))
+    assert found.reasons["s"].code is ReasonCode.AWAITS
+    assert (states(found)["s"], found.placement["s-0"], states(found)["y"]) == ("running", "n1", "running")
+    assert states(found)["x"] == ("waiting" if "xy" in pairs else "running")
 
 
 def test_each_further_decision_has_half_the_limits_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
