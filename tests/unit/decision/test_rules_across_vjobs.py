@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from unit.queues import Queue, nodes, states
 
@@ -97,7 +99,7 @@ def test_whoever_may_be_suspended_makes_way_for_one_whose_target_is_to_run(polic
 
 
 @pytest.mark.parametrize("known", [{"preemptible": False}, {"target": VJobState.RUNNING}])
-def test_a_target_that_a_rule_bars_beside_one_that_runs_on_is_refused(known: dict[str, object]) -> None:
+def test_a_target_that_a_rule_bars_beside_one_that_runs_on_is_refused(known: dict[str, Any]) -> None:
     queue = Queue(*nodes(1, cpus=2)).add("w", target=VJobState.RUNNING).add("r", "n1", **known)
     found = decide_by_rules("mixed", with_rules(queue, "wr"), Parameters())
     assert isinstance(found, Infeasible) and "'w' cannot run, as its target demands" in found.explanation
@@ -126,6 +128,26 @@ def test_one_that_an_administrator_prefers_to_run_makes_no_way_for_a_new_rule(po
     queue = Queue(*nodes(1, cpus=2)).add("a", "n1", state_s=1e6)
     queue.add("b", "n1", state_s=state_s, preference=VJobState.RUNNING)
     assert states(decide(policy, with_rules(queue, "ab"))) == {"a": "sleeping", "b": "running"}
+
+
+@pytest.mark.parametrize("policy", ["easy-preempt", "mixed", "slowdown"])
+def test_of_one_that_is_exempt_and_one_that_is_preferred_none_makes_way_for_a_new_rule(policy: str) -> None:
+    queue = Queue(*nodes(1, cpus=2)).add("a", "n1", state_s=10)
+    queue.add("b", "n1", state_s=1e6, preference=VJobState.RUNNING)
+    assert states(decide(policy, with_rules(queue, "ab"))) == {"a": "running", "b": "running"}
+
+
+@pytest.mark.parametrize("policy", MAKING_WAY)
+@pytest.mark.parametrize("known", [{"state_s": 10}, {"state_s": 1e6}, {"preference": VJobState.RUNNING}])
+def test_a_target_is_refused_for_a_rule_where_it_is_for_cpus(policy: str, known: dict[str, Any]) -> None:
+    """Beside the same vjob: one that is exempt, that may be suspended, or that an administrator prefers."""
+
+    def refused(cpus: int, *pairs: str) -> bool:
+        queue = Queue(*nodes(1, cpus=cpus)).add("w", target=VJobState.RUNNING).add("r", "n1", **known)
+        return isinstance(decide_by_rules(policy, with_rules(queue, *pairs), Parameters()), Infeasible)
+
+    makes_way = "state_s" in known and (known["state_s"] > 10 or policy.startswith("rjsp"))
+    assert refused(1) is refused(2, "wr") is not makes_way
 
 
 @pytest.mark.parametrize("policy", ["mixed", "slowdown"])
