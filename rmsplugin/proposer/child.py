@@ -40,7 +40,7 @@ def main(words: list[str]) -> int:
     limit(memory_mib, nice)
     propose = _load(entry)
     _write(answers, wire.encode(wire.Ready(rmsplugin.__version__)))
-    decoder, sparing = wire.Decoder(), Sparing()
+    decoder, sparing = wire.Decoder(trusts=True), Sparing()
     while (request := wire.receive(decoder, lambda size: os.read(requests, size))) is not None:
         if not isinstance(request, wire.Request):
             raise wire.GarbageError("not a request")

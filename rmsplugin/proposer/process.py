@@ -222,6 +222,8 @@ class Process:
         try:
             while isinstance(message := self._decoder.message(), wire.Better):
                 self._best = message.found
+        except wire.ForeignError as error:
+            raise self._failed(f"answered with {error}") from None
         except wire.GarbageError as error:
             raise self._failed(f"answered with garbage ({error})") from None
         return message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +16,15 @@ from rmsplugin.proposer.process import ProposerLimits
 
 POLICIES = """
 import os, sys
-from dataclasses import replace
+from dataclasses import fields, replace
+from enum import StrEnum
+from pathlib import Path
 from rmsplugin.decision.rjsp import rjsp
-from rmsplugin.policy import Infeasible, Selection, VJobState
+
+from rmsplugin.policy import Decision, Infeasible, Selection, VJobState
+
+with Path(__file__).with_name("loaded").open("a") as loaded:
+    print(os.getpid(), file=loaded)
 
 calls = []
 
@@ -65,6 +72,21 @@ def gone(configuration, parameters):
 def endless(configuration, parameters):
     while True:
         pass
+
+class Word(StrEnum):
+    TELLING = "telling"
+
+class OwnDecision(Decision):
+    pass
+
+def telling(configuration, parameters):
+    found = right(configuration, parameters)
+    said = {name: replace(each, numbers={**each.numbers, "word": Word.TELLING}) for name, each in found.reasons.items()}
+    return replace(found, reasons=said)
+
+def of_its_own_kind(configuration, parameters):
+    found = right(configuration, parameters)
+    return OwnDecision(**{each.name: getattr(found, each.name) for each in fields(found)})
 
 def unwilling(configuration, parameters):
     return Infeasible("it is Sunday")
@@ -127,6 +149,8 @@ def test_a_replay_by_the_same_function_elsewhere_is_the_same_replay(capsys: pyte
         ("ours:impure", "policy ours:impure is not pure: asked again about the same, it decides nothing: "),
         ("ours:fickle", "policy ours:fickle is not pure: of two answers about the same, one has vjob "),
         ("ours:gone", "policy ours:gone: the process that asks it ended with status 3"),
+        ("ours:telling", "the process that asks it answered with an object of ours.Word: give text, numbers"),
+        ("ours:of_its_own_kind", "the process that asks it answered with an object of ours.OwnDecision: give text"),
         ("ours:missing", "policy ours:missing: module ours has no missing"),
         ("nowhere:decide", "policy nowhere:decide cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"),
     ],
@@ -138,6 +162,7 @@ def test_one_that_errs_is_refused_and_nothing_is_written(
     assert (status, out) == (2, "")
     assert err.startswith(f"rmsplugin {command}: policy {policy}") and told in err
     assert Path("out").read_text() == "of yesterday"
+    assert str(os.getpid()) not in (Path("loaded").read_text().split() if Path("loaded").exists() else ())
 
 
 @pytest.mark.parametrize("command", COMMANDS)

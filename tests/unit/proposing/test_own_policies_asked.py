@@ -77,6 +77,22 @@ def test_a_policy_that_errs_is_told_as_the_reason_why_nothing_is_decided(
     assert "policy ours:decide failed: KeyError: 'gold' (" in own.found.explanation
 
 
+def test_an_answer_of_a_class_of_the_sites_is_refused_and_loads_nothing_in_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs.py").write_text("import enum\n\nclass Word(enum.StrEnum):\n    TELLING = 'telling'\n")
+    body = (
+        "from theirs import Word; from dataclasses import replace; "
+        "found = Selection(configuration, parameters).decision(); "
+        "told = {name: replace(each, numbers={'word': Word.TELLING}) for name, each in found.reasons.items()}; "
+        "return replace(found, reasons=told)"
+    )
+    own, other = ask(tmp_path, monkeypatch, body, LIMITS)
+    assert isinstance(own.found, NoProposal) and own.found.missing is Missing.ANSWER
+    assert "the proposer answered with an object of theirs.Word: give text" in own.failure
+    assert isinstance(other.found, Proposal) and "theirs" not in sys.modules
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
