@@ -19,8 +19,11 @@ from rmsplugin.proposing.parameters import ProposalParameters
 #: The function that the process calls.
 ENTRY = "rmsplugin.proposing.answering:decide"
 
-#: Of each decision. The command itself waits for it, so it is as nice as the command.
+#: Of each decision, unless its searches may take longer. The command itself waits, so it is as nice as the command.
 LIMITS = ProposerLimits(nice=0)
+
+#: Of the limit of the searches in one call: it is asked twice, and a unit of work is only about a second.
+_TIMES_THE_LIMIT = 2 * 2
 
 
 class PolicyProcess:
@@ -31,7 +34,7 @@ class PolicyProcess:
 
         Args:
             name: of an entry point, or ``module:function``.
-            limits: of the process, and of each decision.
+            limits: of the process, and of each decision; its searches may have longer (``decide``).
 
         Raises:
             OwnPolicyError: there is no such policy, or it cannot be loaded.
@@ -43,13 +46,15 @@ class PolicyProcess:
         except ProcessFailedError as error:
             raise OperationFailedError(f"the process that asks policy {name} {error}") from None
         try:
-            self.decide(Configuration((), (), {}), ProposalParameters(name))
+            self._ask(Configuration((), (), {}), ProposalParameters(name), self._limits.deadline_s)
         except BaseException:
             self.close()
             raise
 
     def decide(self, configuration: Configuration, parameters: ProposalParameters) -> Decision | Infeasible:
         """Its decision; Infeasible where it says itself that nothing can be decided.
+
+        It has ``deadline_s`` for that, or four times the limit of the decision's searches if that is more.
 
         Args:
             configuration: nodes, vjobs in the order of the queue (head first), and the location of each VM.
@@ -58,9 +63,16 @@ class PolicyProcess:
         Raises:
             OwnPolicyError: it errs, or there is no answer.
         """
+        search = parameters.decision.search
+        limit_s = min(search.time_limit_s, search.deterministic_limit or 0.0)  # the latter is there: see Parameters
+        return self._ask(configuration, parameters, max(self._limits.deadline_s, _TIMES_THE_LIMIT * limit_s))
+
+    def _ask(
+        self, configuration: Configuration, parameters: ProposalParameters, deadline_s: float
+    ) -> Decision | Infeasible:
         request = wire.encode(wire.Request(configuration, parameters))
         try:
-            found = self._process.ask(request, self._limits.deadline_s).found
+            found = self._process.ask(request, deadline_s).found
         except ProcessFailedError as error:
             raise OwnPolicyError(f"policy {self._name}: the process that asks it {error}") from None
         assert isinstance(found, Decision | Infeasible)

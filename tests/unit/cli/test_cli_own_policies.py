@@ -170,7 +170,7 @@ def test_one_that_does_not_end_is_refused_after_its_time(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy_process, "LIMITS", ProposerLimits(deadline_s=2.0, nice=0))
-    status, out, err = call(capsys, *COMMANDS[command]("ours:endless"))
+    status, out, err = call(capsys, *COMMANDS[command]("ours:endless"), "--deterministic-limit", "0.1")
     assert (status, out) == (2, "")
     assert "policy ours:endless: the process that asks it had no answer within 2 s, and was killed" in err
     assert Path("out").read_text() == "of yesterday"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -15,7 +16,10 @@ import pytest
 from unit.proposing.test_proposer import LIMITS, SOURCE, is_there, until
 
 from rmsplugin.decision.own_policies import find
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.result import Decision
 from rmsplugin.errors import OperationFailedError, OwnPolicyError
+from rmsplugin.packing.search import Search
 from rmsplugin.proposer.policy_process import PolicyProcess
 from rmsplugin.proposer.process import Process, ProcessFailedError, ProposerLimits
 from rmsplugin.proposer.proposer import Proposed, Proposer
@@ -113,6 +117,27 @@ def test_a_command_that_loads_a_policy_waits_no_longer_for_it_than_for_an_answer
     with pytest.raises(OwnPolicyError, match=re.escape(told)):
         PolicyProcess("loaded:decide", SHORT)
     assert ended and not any(ended)
+
+
+@pytest.mark.parametrize(("limit", "deadline_s"), [(0.1, 2.0), (600.0, 2400.0)])
+def test_a_decision_may_take_as_long_as_its_searches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: float, deadline_s: float
+) -> None:
+    """The policy is loaded within the usual time, whatever the user allows for searches."""
+    (tmp_path / "patient.py").write_text(
+        "from rmsplugin.policy import Selection\n\n"
+        "def decide(configuration, parameters):\n    return Selection(configuration, parameters).decision()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    given = []
+    ask_ = Process.ask
+    monkeypatch.setattr(
+        Process, "ask", lambda self, request, most_s: (given.append(most_s), ask_(self, request, most_s))[1]
+    )
+    search = Search(time_limit_s=math.inf, deterministic_limit=limit)
+    with PolicyProcess("patient:decide", SHORT) as asked:
+        found = asked.decide(SOURCE, ProposalParameters("patient:decide", decision=Parameters(search=search)))
+    assert isinstance(found, Decision) and given == [2.0, deadline_s]
 
 
 def test_where_the_system_starts_no_process_that_is_not_the_policys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
