@@ -30,10 +30,7 @@ from rmsplugin.packing.search import Search
 _HOLD_MEMORY = (VJobState.RUNNING, VJobState.PAUSED)
 
 #: The reasons by which a policy has said that a vjob runs on, whoever else would take its place.
-_RUNS_ON = (ReasonCode.EXEMPT, ReasonCode.OVERDUE, ReasonCode.PREFERRED)
-
-#: The reasons by which a policy has said that a vjob stays where it is, though its nodes may be short of CPUs.
-_IN_PLACE = (ReasonCode.RESERVED_IN_PLACE, ReasonCode.AWAITS)
+_RUNS_ON = (ReasonCode.EXEMPT, ReasonCode.AWAITS, ReasonCode.OVERDUE, ReasonCode.PREFERRED)
 
 
 class Way(enum.Enum):
@@ -141,7 +138,9 @@ class Trial:
     def _stays(self, vjob: VJob) -> bool:
         """Whether a vjob has to be where it is. The policy may lead one away in part, but asks no rule about that."""
         fixed = vjob.in_transit or vjob.target is VJobState.PAUSED or is_resident(self._configuration, vjob)
-        return fixed or self._decision.reasons[vjob.name].code in _IN_PLACE
+        code = self._decision.reasons[vjob.name].code
+        shares = code is ReasonCode.AWAITS and not self._is_in_peace(vjob)
+        return fixed or shares or code is ReasonCode.RESERVED_IN_PLACE
 
     def _must(self, vjob: VJob) -> bool:
         """Whether a vjob runs on in any case: if no place is found for it, it stays where it is."""

@@ -164,6 +164,18 @@ def test_no_rule_suspends_one_that_shares_its_cpus_until_another_one_has_gone(
     assert states(found)["x"] == ("waiting" if "xy" in pairs else "running")
 
 
+@pytest.mark.parametrize("policy", ["mixed", "slowdown"])
+def test_one_that_runs_on_until_another_one_has_gone_migrates_for_a_new_rule_if_its_node_is_not_short(
+    policy: str,
+) -> None:
+    queue = Queue(*nodes(3, cpus=2)).add("s", "n1", cpus=2).add("h", "n3", cpus=1).add("y", "n2").add("z", "n2")
+    queue.add("l", "n1", cpus=2, in_transit=True, leaves=True, rules=allowing(frozenset({"n1"})), preemptible=False)
+    found = decide(policy, with_rules(queue, "yz"))
+    assert set(states(found).values()) == {"running"}
+    assert found.reasons["y"].code is ReasonCode.AWAITS
+    assert found.placement["s-0"] == "n1" and {found.placement["y-0"], found.placement["z-0"]} == {"n2", "n3"}
+
+
 def test_each_further_decision_has_half_the_limits_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is room for one more beside ``a``; it is kept out by a rule, and so is the next one that fills in."""
     limits: list[float | None] = []
