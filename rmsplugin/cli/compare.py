@@ -194,9 +194,9 @@ def _flat(row: Row, titles: Sequence[str]) -> list[object]:
 
 
 def _side_by_side(arguments: argparse.Namespace, given: Input, show: Show) -> Sequence[Simulated]:
-    """Each policy; those that take long in processes of their own."""
+    """Each policy; those that take long in processes of their own. The first fault ends them all."""
     import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import ProcessPoolExecutor, as_completed
 
     from rmsplugin.cli.simulate.simulated import simulate
 
@@ -205,15 +205,41 @@ def _side_by_side(arguments: argparse.Namespace, given: Input, show: Show) -> Se
     found: dict[str, Simulated] = {}
     if processes > 1:
         plain = argparse.Namespace(**{key: value for key, value in vars(arguments).items() if not callable(value)})
-        with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-            futures = {policy: pool.submit(simulate, plain, given, policy, _quiet) for policy in slow}
-            for number, (policy, future) in enumerate(futures.items()):
-                show(f"simulating {policy}", number / len(slow))
-                found[policy] = future.result()
+        # The trace goes there at the start: a task is a name, and no thread waits to write one when all are killed.
+        with ProcessPoolExecutor(
+            processes, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(plain, given)
+        ) as pool:
+            try:
+                futures = {pool.submit(_replayed, policy): policy for policy in slow}
+                show(f"simulating {', '.join(slow)}", 0.0)
+                for number, future in enumerate(as_completed(futures), 1):
+                    found[futures[future]] = future.result()
+                    show(f"simulating {', '.join(slow)}", number / len(slow))
+            except BaseException:  # leaving the pool waits until its processes have ended
+                for process in multiprocessing.active_children():
+                    process.kill()
+                raise
     for policy in arguments.policies:
         if policy not in found:
             found[policy] = simulate(arguments, given, policy, show)
     return [found[policy] for policy in arguments.policies]
+
+
+#: In a process of the pool: the arguments, and the input.
+_GIVEN: list[tuple[argparse.Namespace, Input]] = []
+
+
+def _begin(arguments: argparse.Namespace, given: Input) -> None:
+    """Keep what all replays of this process are about."""
+    _GIVEN.append((arguments, given))
+
+
+def _replayed(policy: str) -> Simulated:
+    """Replay under one policy, in a process of the pool."""
+    from rmsplugin.cli.simulate.simulated import simulate
+
+    [(arguments, given)] = _GIVEN
+    return simulate(arguments, given, policy, _quiet)
 
 
 def _quiet(doing: str, part: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -190,3 +191,12 @@ def test_a_policy_is_looked_for_before_any_replay_begins(capsys: pytest.CaptureF
     Path("t.swf").unlink()
     status, _, err = call(capsys, *COMMANDS["compare"]("ours:missing"))
     assert status == 2 and "module ours has no missing" in err
+
+
+def test_a_fault_ends_the_replays_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The other one would take for ever: its policy has an hour for a decision."""
+    words = ("compare", *REPLAY, "--policies", "ours:endless,ours:raising", "--processes", "2")
+    status, out, err = call(capsys, *words, "--deterministic-limit", "900")
+    assert (status, out) == (2, "")
+    assert err.startswith("rmsplugin compare: policy ours:raising failed: IndexError")
+    assert multiprocessing.active_children() == []
