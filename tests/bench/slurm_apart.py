@@ -184,6 +184,7 @@ def _fields(job: RmsJob) -> dict[str, str]:
         "preempt_time": str(job.preempt_time) if job.preempt_time else "N/A",
         "accrue_time": str(job.accrue_time) if job.accrue_time else "N/A",
         "name": job.name,
+        "mcs_label": job.mcs_label or "(null)",
     }
     return {field: said[field] for field in JOB_FIELDS}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from examples import few
@@ -15,6 +16,7 @@ from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Decision
 from rmsplugin.decision.ruled import decide_by_rules
+from rmsplugin.decision.traits import NEVER_SUSPENDS
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, running_on, sleeping_on
 from rmsplugin.model.joint import Spread
@@ -163,26 +165,44 @@ def on_one_node(first: Location) -> Configuration:
     return Configuration((Node("n1", Resources(2, 512)),), vjobs, {"v0-0": first, "v1-0": running_on("n1")})
 
 
+def before_one_that_is_preferred() -> Configuration:
+    """An administrator has the last one run: the one that runs alone makes way for it, with the rule or without."""
+    some = Resources(0.5, 256)
+
+    def vjob(name: str, vms: int, **more: Any) -> VJob:
+        return VJob(name, tuple(VM(f"{name}-{number}", some) for number in range(vms)), time_limit_s=60.0, **more)
+
+    first = vjob("v0", 2, rules=(Spread(frozenset({"v0-0", "v0-1"})),))
+    nodes = tuple(Node(name, Resources(1, 512)) for name in ("n1", "n2"))
+    at = {"v0-0": running_on("n1"), "v0-1": running_on("n1"), "v3-0": running_on("n2")}
+    waiting = {"v1-0": WAITING, "v1-1": WAITING}
+    last = vjob("v1", 2, preference=VJobState.RUNNING)
+    return Configuration(nodes, (first, vjob("v3", 1), last), at | waiting)
+
+
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 @given(source=spread_across())
 @example(source=on_one_node(WAITING))
+@example(source=before_one_that_is_preferred())
 @example(source=on_one_node(running_on("n1")))
 @settings(max_examples=few(200), deadline=None)
 def test_no_rule_across_vjobs_suspends_one_that_the_policy_spares(policy: str, source: Configuration) -> None:
     """Whoever runs has a place that obeys all rules, unless one who is spared breaks a rule where it is."""
     decision = decided(policy, source)
     runs = running(source, decision)
-    spared = {vjob.name for vjob in source.vjobs if vjob.name in run_now(source) and is_spared(policy, vjob)}
+    spared = {vjob.name for vjob in source.vjobs if vjob.name in run_now(source) and is_spared(policy, vjob, source)}
     event(f"{len(spared)} spared")
     assert spared <= {vjob.name for vjob in runs}
     stay = [vjob for vjob in source.vjobs if vjob.name in spared]
     assert has_room(source.nodes, runs) or not obeys(stay, source.homes)
 
 
-def is_spared(policy: str, vjob: VJob) -> bool:
-    """Whether a vjob that runs is never suspended by a policy while no node is short."""
+def is_spared(policy: str, vjob: VJob, source: Configuration) -> bool:
+    """Whether a vjob that runs is never suspended by a policy while no node is short: not even for a preference."""
     exempt = vjob.state_s is not None and policy in ("easy-preempt", "mixed", "slowdown")
-    return policy in SPARING or not vjob.preemptible or exempt or vjob.preference is VJobState.RUNNING
+    claimed = any(each.preference is VJobState.RUNNING and each.name not in run_now(source) for each in source.vjobs)
+    spares = policy in NEVER_SUSPENDS or (policy in SPARING and not claimed)
+    return spares or not vjob.preemptible or exempt or vjob.preference is VJobState.RUNNING
 
 
 @given(source=spread_out())
