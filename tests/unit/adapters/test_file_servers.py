@@ -28,8 +28,9 @@ def test_a_name_that_none_can_have_is_no_server(host: str) -> None:
     assert servers.seen([(host, 2049)]) == {f"{host}:2049": "no server has such a name or port"}
 
 
-def test_a_port_that_none_can_have_is_no_server() -> None:
-    assert servers.seen([("127.0.0.1", 1 << 80)]) == {f"127.0.0.1:{1 << 80}": "no server has such a name or port"}
+@pytest.mark.parametrize("port", [0, 65536, 1 << 80])
+def test_a_port_that_none_can_have_is_no_server(port: int) -> None:
+    assert servers.seen([("127.0.0.1", port)]) == {f"127.0.0.1:{port}": "no server has such a name or port"}
 
 
 def test_servers_that_hang_are_given_up_all_at_one_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from rmsplugin.adapters.platform.side_by_side import answers
 _ALL_S = 5.0
 #: For each of a server's addresses.
 _ANSWER_S = 3.0
+_LAST_PORT, _IMPOSSIBLE = 65535, "no server has such a name or port"
 
 
 def seen(servers: Iterable[tuple[str, int]]) -> dict[str, str]:
@@ -23,9 +24,11 @@ def seen(servers: Iterable[tuple[str, int]]) -> dict[str, str]:
 
 def _silence(server: tuple[str, int]) -> str:
     try:
+        if not 0 < server[1] <= _LAST_PORT:  # releases of Python differ in what they make of such a port
+            return _IMPOSSIBLE
         socket.create_connection(server, _ANSWER_S).close()
     except OSError as error:
         return error.strerror or str(error)  # a time-out has no text of the system's
-    except (ValueError, OverflowError):
-        return "no server has such a name or port"
+    except ValueError:
+        return _IMPOSSIBLE
     return ""
