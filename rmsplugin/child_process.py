@@ -35,13 +35,26 @@ def killed_with(lifeline: int, group: bool = False) -> None:
     *thread* that started this process ends, which in an engine of many threads is another event. SIGKILL reaches code
     that holds the interpreter or blocks signals.
     """
-    leads = group and os.getpgrp() == os.getpid()
+    leads = group and _leads()
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
     with contextlib.suppress(BlockingIOError):
         if os.read(lifeline, 1) == b"":  # the engine had ended before
             os._exit(0)
+
+
+def end_group() -> None:
+    """End this process, and those that it started, as ``killed_with`` does.
+
+    The kernel may tell of the end of other pipes first: it closes those of a process that was killed in any order.
+    """
+    if _leads():
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def _leads() -> bool:
+    return os.getpgrp() == os.getpid()
 
 
 def limit(memory_mib: int, nice: int) -> None:

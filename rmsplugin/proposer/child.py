@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import rmsplugin
-from rmsplugin.child_process import end_with, limit
+from rmsplugin.child_process import end_group, end_with, limit
 from rmsplugin.latency import Sparing, loading
 from rmsplugin.left_out import empty_pandas, imports_give
 from rmsplugin.packing.solver_time import SPENT
@@ -118,5 +118,6 @@ if __name__ == "__main__":
         status = main(sys.argv[1:])
     except BrokenPipeError:  # the engine is gone, or does not need the answer
         status = 0
+    end_group()
     # No destructors: threads that a library may have left are none of our business.
     os._exit(status)
