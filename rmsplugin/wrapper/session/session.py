@@ -255,11 +255,11 @@ class Session:
         if self._waiting is None:
             self._waiting = self._connection.open(f"{_GUEST} wait {steps.offset} {self._run}")
         self._take_lines(steps)
+        commands.connect(self._connection, self._run)  # first: by it a later run sees that this one may still write
         streams = [(file, self._follow(file)) for file in files]
         poll = select.poll()
         poll.register(self._connection.fileno(), select.POLLIN)
         poll.register(mailbox.fileno(), select.POLLIN)
-        commands.connect(self._connection, self._run)
         poll.register(commands.fileno(), select.POLLIN)
         poll.register(steps.fileno(), select.POLLIN)
         signalling = False

@@ -115,6 +115,27 @@ def test_orders_of_a_run_before_are_not_obeyed_though_they_come_over_a_command_t
     assert guest.run(takes, user=True) == f"parts\n{REFUSED}"
 
 
+def begins_beside(guest: guestbox.Guest, words: str) -> str:
+    """What a `begin` of run 9 says while that command has its connection, after half a second; and once it has not."""
+    return guest.run(
+        f"cd /tmp; rm -f feed said; mkfifo feed; sleep 1000 >feed & feed=$!\n{words} <feed >/dev/null & sleep 0.5\n"
+        f"{GUEST} begin run 9 stdout 0 >said </dev/null & begun=$!\n"
+        "sleep 0.5; tail -n 1 said; echo; kill $feed; wait $begun; tail -n 1 said",
+        user=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "waits"),
+    [(f"{SERVE} run:8", True), (f"{SERVE} run:9", False), (SERVE, False), (f"{GUEST} control 8", False)],
+)
+def test_a_run_begins_when_wrappers_of_runs_before_have_let_go_of_their_connections(
+    guest: guestbox.Guest, words: str, waits: bool
+) -> None:
+    """Each of them has a `commands serve`."""
+    assert begins_beside(guest, words) == ("\nready\n" if waits else "ready\n\nready\n")
+
+
 @pytest.mark.parametrize("number", ["", "x", "-1", "1x", "9" * 16])
 def test_a_run_that_is_no_number_is_told(guest: guestbox.Guest, number: str) -> None:
     for words in (f"begin run '{number}'", f"follow stdout 0 '{number}'", f"wait 0 '{number}'", f"control '{number}'"):

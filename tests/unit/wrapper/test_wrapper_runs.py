@@ -152,6 +152,28 @@ def test_a_refused_wrapper_gives_no_sign_of_life_and_ends_when_its_job_does(smal
     assert former.is_ended("JobState=CANCELLED Restarts=0") == -signal.SIGTERM
 
 
+def test_what_a_refused_wrapper_has_read_stands_once(small: Bench, former: Former) -> None:
+    """It writes that before it lets go of its connection, for which the later run waits."""
+    wait_written(small)
+    former.is_cut_off()  # else it would have the script stopped with it
+    former.process.send_signal(signal.SIGSTOP)
+    wait_count(small, 20)  # they are on their way to it
+    later = start(small, 1)
+    former.process.send_signal(signal.SIGCONT)
+    wait_written(small)
+    wait_count(small, 20)
+    finish(small, later)
+
+
+def test_a_later_run_does_not_wait_for_ever_for_a_wrapper_that_does_not_let_go(small: Bench, former: Former) -> None:
+    former.is_cut_off()
+    former.process.send_signal(signal.SIGSTOP)
+    later = start(small, 1)
+    wait_written(small)
+    wait_count(small, 20)
+    finish(small, later)
+
+
 def test_a_wrapper_that_comes_after_that_of_a_later_run_is_refused(small: Bench, former: Former) -> None:
     wait_written(small)
     late = start(small, 2)

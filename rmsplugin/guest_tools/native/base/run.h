@@ -9,6 +9,14 @@ enum { SUPERSEDED = 4 }; /* exit code: a wrapper of a later run was here */
  * wrapper that tells no number is never refused. */
 void enter_run(const char *number);
 
+/* As long as this process runs, the wrapper of its connection may write what it has read. Call it before enter_run: then no
+ * later run misses it. */
+void hold_connection(void);
+
+/* If this command was the first to tell its number, and one of an earlier run was there: return when wrappers of earlier runs
+ * have let go of their connections, or after three seconds. */
+void await_former_wrappers(void);
+
 /* What ends the wait of a command: this file grows when a later run comes. NULL: the command told no number. */
 const char *run_file(void);
 

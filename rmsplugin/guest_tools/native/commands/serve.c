@@ -193,8 +193,10 @@ int serve(char *const ids[])
 {
     static struct input wake, orders = {.fd = STDIN_FILENO};
     bool connected = true;
-    if (*ids != NULL && strncmp(*ids, "run:", 4) == 0)
+    if (*ids != NULL && strncmp(*ids, "run:", 4) == 0) {
+        hold_connection();
         enter_run(*ids++ + 4);
+    }
     known = ids;
     wake.fd = open_wake();
     puts("parts"); /* the wrapper may send an answer in parts */

@@ -31,6 +31,7 @@ int begin(char **words)
 {
     if (*words != NULL && strcmp(*words, "run") == 0) {
         enter_run(words[1] == NULL ? "" : words[1]);
+        await_former_wrappers();
         words += words[1] == NULL ? 1 : 2;
     }
     for (; *words != NULL; words += 2)
