@@ -7,6 +7,7 @@
   can go. That engine copies its states, and packs a parcel; with the parcel it is given there.
 * A vjob that runs goes only where the settings have migration domains, and for another one that has room nowhere
   (``relieving``): its engine suspends it, and hands it over as one that sleeps.
+* Where the settings have migration domains, no saved state leaves its domain: other groups may be unable to restore it.
 * Else a vjob that runs stays, and so does one that its engine does not release: it has begun before. A vjob that no
   engine has any more, and Slurm neither, is left out.
 
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from rmsplugin.groups.choosing import Queued, RoomLeft, Shape, choose_and_leave
 from rmsplugin.groups.forming import Group
 from rmsplugin.groups.given import Given, Place
-from rmsplugin.groups.relieving import Hot, Scene, reliefs
+from rmsplugin.groups.relieving import Hot, Scene, partners, reliefs
 from rmsplugin.groups.summary import Summary
 from rmsplugin.model.rules import Rules, admit
 from rmsplugin.model.vjob import VJobState
@@ -135,7 +136,8 @@ def give(
         known: vjobs that have ended, and that Slurm still knows: it may queue them again.
         kept: vjobs that are wished nowhere else.
         ripe: vjobs that have been longing for so long that they are wished elsewhere.
-        domains: the migration domains, each the names of groups between which vjobs go that run.
+        domains: the migration domains, each the names of groups between which vjobs go that have begun. Without any,
+            those that sleep go between all groups, and those that run nowhere.
         due: vjobs that run, and have been named for so long that they are wished elsewhere.
         spared: vjobs that run, and have been wished elsewhere so recently that they stay.
     """
@@ -233,9 +235,8 @@ class _Giving:
         rules = {vjob.shape.rules for vjob in self._queue}
         told = [_closed(self._heard[group.name].summary, group, rules) for group in groups]
         asked = list(self._asked())
-        only = {str(each.vjob.job_id): self._others(each.at) for each in asked if each.at}
-        refused = {str(job_id): frozenset(names) for job_id, names in self._refused.items()}
-        found, room = choose_and_leave((each.queued for each in asked), groups, told, refused={**refused, **only})
+        refused = {each.queued.name: closed for each in asked if (closed := self._closed_to(each))}
+        found, room = choose_and_leave((each.queued for each in asked), groups, told, refused=refused)
         hopeful, longing, unplaced = set(), set(), dict[int, str]()
         for each in asked:
             job_id, to = each.vjob.job_id, found[each.queued.name]
@@ -306,8 +307,15 @@ class _Giving:
         group = self._heard[name]
         return group.takes and group.seen == self._given.version and job_id not in group.unclean
 
-    def _others(self, name: str) -> frozenset[str]:
-        return frozenset(self._heard.keys() - {name})
+    def _closed_to(self, asked: _Asked) -> frozenset[str]:
+        """The groups to which a vjob does not go."""
+        if asked.at:
+            return frozenset(self._heard.keys() - {asked.at})
+        closed = frozenset(self._refused.get(asked.vjob.job_id, ()))
+        home = asked.queued.home
+        if asked.sleeps and self.domains and home is not None:
+            closed |= self._heard.keys() - {home} - partners(home, self.domains)
+        return closed
 
     def _asked(self) -> Iterator[_Asked]:
         """The vjobs as they are to be chosen for: those that wait for something else come last."""

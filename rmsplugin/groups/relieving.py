@@ -74,7 +74,7 @@ def reliefs(scene: Scene, domains: Sequence[Collection[str]], room: RoomLeft) ->
     for name, hot in scene.hot.items():
         if name not in scene.gives or scene.unplaced.get(hot.waits) != name:
             continue
-        others = gets & _partners(name, domains)
+        others = gets & partners(name, domains)
         for job_id in (each for each in hot.vjobs if each in scene.movable and each in place):
             open_to = [other for other in others if first_left.get(other, len(place)) > place[job_id]]
             to = room.take(scene.shapes[job_id], open_to)
@@ -84,6 +84,6 @@ def reliefs(scene: Scene, domains: Sequence[Collection[str]], room: RoomLeft) ->
                 break
 
 
-def _partners(name: str, domains: Sequence[Collection[str]]) -> set[str]:
-    """The other groups of its migration domains."""
+def partners(name: str, domains: Sequence[Collection[str]]) -> set[str]:
+    """The other groups of the migration domains of a group."""
     return {other for domain in domains if name in domain for other in domain} - {name}

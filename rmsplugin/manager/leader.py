@@ -66,7 +66,7 @@ class Leader:
             hear: asks the engines of groups.
             set_groups: told the groups that there are.
             cycle_s: seconds between two cycles of an engine.
-            domains: the migration domains, each the names of groups between which vjobs go that run.
+            domains: the migration domains, each the names of groups between which vjobs go that have begun.
             clock: seconds that pass.
         """
         self._lease, self._look, self._grouping, self._queue = lease, look, grouping, queue

@@ -60,7 +60,7 @@ class Cluster(Section):
         (),
         description="groups between which vjobs go also while they run, when another one has room nowhere: "
         '`[["left", "right"]]`. Such a vjob is suspended, handed over and resumed. The hosts of a domain have the same '
-        "kind of machines. Only managers heed it",
+        "kind of machines: where there are domains, no vjob that has begun leaves its own. Only managers heed it",
     )
 
     @model_validator(mode="after")

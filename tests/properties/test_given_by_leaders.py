@@ -155,9 +155,38 @@ ACTS = st.one_of(
 )
 
 
-@drawn(st.lists(ACTS, max_size=100), st.integers(0, 2))
+#: Migration domains of some groups only, and of all.
+DOMAINS = ((("a", "b"),), (NAMES,))
+
+
+def require_in_domain(engines: dict[str, Engine], domain: tuple[str, ...], first: dict[int, str]) -> None:
+    """See that no vjob that has begun is outside its domain. ``first``: where each has begun, noted here."""
+    for name, engine in engines.items():
+        for job, state in engine.rows.items():
+            if state is not VJobState.WAITING:
+                begun = first.setdefault(job, name)
+                assert name == begun or {name, begun} <= {*domain}, f"vjob {job} has begun in {begun}, and is in {name}"
+
+
+#: What has begun in c sleeps there, and a has room: it would go there if the two were of one domain.
+ROOM_ELSEWHERE = [
+    ("give",),
+    *[("read", name) for name in NAMES],
+    *[("begin", name, job) for name in NAMES for job in JOBS],
+    *[("sleep", "c", job) for job in JOBS],
+    ("only room in", "a"),
+    *[each for _ in range(3) for each in (*[("hear", name) for name in NAMES], ("give",), ("read", "c"))],
+    *[each for _ in range(2) for each in (("turn of", "a"), ("take in", "a"), ("give",))],
+]
+
+
+@example(ROOM_ELSEWHERE, 1, DOMAINS[0])
+@drawn(st.lists(ACTS, max_size=100), st.integers(0, 2), st.sampled_from(DOMAINS))
 @settings(max_examples=few(2000), deadline=None)
-def test_no_two_engines_ever_have_a_vjob(acts: list[tuple[str, ...]], free: int) -> None:
+def test_no_two_engines_ever_have_a_vjob_and_no_state_leaves_its_domain(
+    acts: list[tuple[str, ...]], free: int, domains: tuple[tuple[str, ...], ...]
+) -> None:
+    first: dict[int, str] = {}
     engines = {name: Engine(name, free) for name in NAMES}
     text = Given(1, 0, {name: (f"{name}1",) for name in NAMES})
     heard = {name: engines[name].says() for name in NAMES}  # what the leader was told last
@@ -189,10 +218,11 @@ def test_no_two_engines_ever_have_a_vjob(acts: list[tuple[str, ...]], free: int)
         elif act == "lead":
             text, heard = text.begun(text.epoch + 1), {}
         else:
-            found = give(text, queue, heard, ripe=JOBS, domains=(NAMES,), due=JOBS)
+            found = give(text, queue, heard, ripe=JOBS, domains=domains, due=JOBS)
             if found.vjobs != text.vjobs:
                 text = text.next(vjobs=found.vjobs)
             assert faults(text) == []
+        require_in_domain(engines, domains[0], first)
         begun |= require_one_owner(engines)
         assert begun <= require_one_owner(engines) | nobodys(engines), "a vjob is lost"
 

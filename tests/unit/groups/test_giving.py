@@ -180,6 +180,20 @@ def test_a_vjob_that_sleeps_where_there_is_room_stays() -> None:
     assert give(given(j1=Place("a")), SLEEPER, groups, ripe=[1]).longing == frozenset()
 
 
+def test_a_saved_state_does_not_leave_its_migration_domain_where_there_are_some() -> None:
+    for domains in ((("a", "c"),), (("b", "c"),)):
+        found = give(given(j1=Place("a")), SLEEPER, hot(), ripe=[1], domains=domains)
+        assert (found.vjobs, found.longing) == ({1: Place("a")}, frozenset()), domains
+    within = (("c", "b"), ("b", "a"))
+    assert give(given(j1=Place("a")), SLEEPER, hot(), ripe=[1], domains=within).vjobs == {1: Place("a", "b")}
+    assert give(given(j1=Place("a")), SLEEPER, hot(), {1: {"b"}}, ripe=[1], domains=within).vjobs == {1: Place("a")}
+
+
+def test_a_vjob_that_has_no_state_yet_leaves_the_domain_in_which_it_waits() -> None:
+    groups = {"a": heard("a", FULL, j1="waiting"), "b": heard("b", EMPTY)}
+    assert give(given(j1=Place("a")), [live(1)], groups, domains=(("a", "c"),)).vjobs == {1: Place("a", "b")}
+
+
 def test_a_vjob_that_sleeps_and_cannot_go_stays() -> None:
     assert give(given(j1=Place("a")), SLEEPER, hot(can_go=frozenset()), ripe=[1]).vjobs == {1: Place("a")}
 
