@@ -25,7 +25,7 @@ _TimeOfDay = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class _Class(_Part):
@@ -59,7 +59,7 @@ class _File(_Part):
     underload: Annotated[float, Field(gt=0, le=1)] | None = None
     repaid_s: Annotated[float, Field(gt=0, le=86400)] = REPAID_S
     tariff: list[_Step] = []
-    co2_file: str | None = None
+    co2_file: Annotated[str, Field(min_length=1)] | None = None
 
 
 def read_energy(path: str, nodes: Collection[str]) -> EnergyParameters:
@@ -69,12 +69,29 @@ def read_energy(path: str, nodes: Collection[str]) -> EnergyParameters:
         WorkloadError: the file cannot be read, or has something wrong in it.
     """
     with named(path, WorkloadError):
-        found = _parsed(b"".join(blocks(path, WorkloadError, "energy file")).decode())
+        found = _parsed(_text(path, "energy file"))
         classes = _classes(found.classes, nodes)
-    price = Daily.of((step.begin, step.price) for step in found.tariff)
-    co2 = None if found.co2_file is None else _read_co2(os.path.join(os.path.dirname(path), found.co2_file))
+        price = _daily(found.tariff, "tariff: ")
+    co2 = None if found.co2_file is None else _read_co2(_beside(path, found.co2_file))
     emptying = None if found.underload is None else Emptying(found.underload, found.repaid_s)
     return EnergyParameters(classes, found.predict, found.reserve, price, co2, emptying)
+
+
+def _text(path: str, what: str) -> str:
+    """The text of a file; editors and spreadsheets begin some with a mark of its encoding."""
+    return b"".join(blocks(path, WorkloadError, what)).decode("utf-8-sig")
+
+
+def _beside(path: str, name: str) -> str:
+    """A file beside another one; a file that is called "-" is not standard input."""
+    return os.path.join(os.path.dirname(path) or ("." if name == "-" else ""), name)
+
+
+def _daily(steps: Collection[_Step], place: str = "") -> Daily | None:
+    times = [step.begin for step in steps]
+    if twice := sorted({time for time in times if times.count(time) > 1}):
+        raise WorkloadError(f"{place}has two values from {twice[0]} on")
+    return Daily.of((step.begin, step.price) for step in steps)
 
 
 def _parsed(text: str) -> _File:
@@ -126,16 +143,15 @@ def _read_co2(path: str) -> Daily:
     """Lines of a time of day and grams of CO2 a kilowatt-hour: ``06:00,310``."""
     with named(path, WorkloadError):
         steps = []
-        for number, line in enumerate(b"".join(blocks(path, WorkloadError, "CO2 file")).decode().splitlines(), 1):
+        for number, line in enumerate(_text(path, "CO2 file").splitlines(), 1):
             if not line.strip() or line.startswith("#"):
                 continue
             try:
                 begin, grams = line.split(",")
-                step = _Step(begin=begin.strip(), price=float(grams))
+                steps.append(_Step(begin=begin.strip(), price=float(grams)))
             except ValueError:
                 raise WorkloadError(f'line {number}: has to be a time of day and grams, as "06:00,310"') from None
-            steps.append((step.begin, step.price))
-        found = Daily.of(steps)
+        found = _daily(steps)
         if found is None:
             raise WorkloadError("has no line")
         return found

@@ -206,7 +206,12 @@ def test_the_first_class_that_names_a_node_is_its_class() -> None:
         (TOML.replace('["n1"]', '["n7"]'), "classes.0.nodes: there is no node 'n7'; they are n1 to n2"),
         (TOML.replace('["n1"]', '["n[1-"]'), "classes.0.nodes"),
         (TOML.replace("06:00", "24:00"), "tariff.0.begin"),
+        (TOML.replace("22:00", "06:00"), "tariff: has two values from 06:00 on"),
         (TOML.replace("co2.csv", "none.csv"), "none.csv: No such file"),
+        (TOML.replace("co2.csv", ""), "co2_file: String should have at least 1 character"),
+        (TOML.replace("reserve = 0", "reserve = true"), "reserve: Input should be a valid integer"),
+        (TOML.replace("idle_w = 100", "idle_w = true"), "classes.0.idle_w: Input should be a valid number"),
+        (TOML.replace("idle_w = 100", 'idle_w = "100"'), "classes.0.idle_w: Input should be a valid number"),
         (TOML.replace("reserve = 0", "predict = 1.5"), "predict"),
         (TOML.replace("reserve = 0", "underload = 0"), "underload: Input should be greater than 0"),
         (TOML.replace("reserve = 0", "underload = 20"), "underload: Input should be less than or equal to 1"),
@@ -225,6 +230,25 @@ def test_each_fault_of_the_co2_file_is_told(text: str) -> None:
     Path("co2.csv").write_text(text)
     with pytest.raises(WorkloadError, match=r"co2\.csv: (line 1|has no line)"):
         read_energy("e.toml", ["n1", "n2"])
+
+
+def test_no_time_of_day_has_two_amounts_of_co2() -> None:
+    Path("co2.csv").write_text("06:00,310\n07:00,1\n06:00,300\n")
+    with pytest.raises(WorkloadError, match=r"co2\.csv: has two values from 06:00 on"):
+        read_energy("e.toml", ["n1", "n2"])
+
+
+def test_a_mark_of_the_encoding_at_the_beginning_of_a_file_is_no_part_of_it() -> None:
+    before = read_energy("e.toml", ["n1", "n2"])
+    for name in ("e.toml", "co2.csv"):
+        Path(name).write_bytes(b"\xef\xbb\xbf" + Path(name).read_bytes())
+    assert read_energy("e.toml", ["n1", "n2"]) == before
+
+
+def test_a_co2_file_that_is_called_as_standard_input_is_a_file() -> None:
+    Path("named").write_text(TOML.replace("co2.csv", "-"))
+    Path("-").write_text("00:00,7\n")
+    assert read_energy("named", ["n1", "n2"]).co2 == Daily([(0.0, 7.0)])
 
 
 def test_energy_needs_nodes_with_memory(capsys: pytest.CaptureFixture[str]) -> None:
