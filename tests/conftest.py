@@ -19,6 +19,8 @@ from order import is_one_of_many
 settings.register_profile("patient", settings(), deadline=None)
 settings.load_profile("patient")
 
+RUN = Path("/run")
+
 # What a shell starts in the background ignores interrupts, and so would all programs that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -50,6 +52,14 @@ def pytests_directories_stay_closed(tmp_path_factory: pytest.TempPathFactory) ->
     yield
     base = tmp_path_factory.getbasetemp()
     assert stat.S_IMODE(base.stat().st_mode) == 0o700, f"{base} was opened: see open_directory of tests/others.py"
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_in_the_machines_run() -> Iterator[None]:
+    """No test leaves files where the installed programs have theirs: it gives them a directory of its own."""
+    before = set(RUN.glob("rmsplugin*"))
+    yield
+    assert set(RUN.glob("rmsplugin*")) <= before
 
 
 @pytest.fixture(scope="session")

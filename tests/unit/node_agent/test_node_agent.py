@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,9 @@ MARK = f'echo {MARKER} >"$1"/.rmsplugin-store'
 class Node:
     """The directories of one node, and calls to its agent."""
 
-    def __init__(self, root: Path, extra: str = "", *, stores: bool = True) -> None:
-        """``stores``: they are set up."""
-        self.root = root
+    def __init__(self, root: Path, extra: str = "", *, stores: bool = True, agent: Sequence[str] = AGENT) -> None:
+        """``stores``: they are set up. ``agent``: the program and its first words."""
+        self.root, self.agent = root, agent
         self.store, self.vm_dir, self.shared = root / "lib/store", root / "lib/vm", root / "shared"
         self.filters = root / "filters"
         root.mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ class Node:
         self, words: str, prefix: list[str] | None = None, flags: tuple[str, ...] = (), **environment: str
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*(prefix or []), *AGENT, *flags, "--config", str(self.config)],
+            [*(prefix or []), *self.agent, *flags, "--config", str(self.config)],
             env={**os.environ, "SSH_ORIGINAL_COMMAND": words, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

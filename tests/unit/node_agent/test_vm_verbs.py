@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,21 @@ WANTED: dict[str, Any] = {
 }
 
 
+#: The node agent, with a directory of its own for what is known of VMs.
+AGENT = """
+import sys
+from pathlib import Path
+from rmsplugin.adapters.platform.podman.on_node import acts
+from rmsplugin.node_agent.main import main
+acts.DIRECTORY = Path(sys.argv.pop(1))
+sys.exit(main())
+"""
+
+
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    return Node(tmp_path / "n1", '[hypervisor]\nplatform = "podman"\n')
+    agent = [sys.executable, "-c", AGENT, str(tmp_path / "known")]
+    return Node(tmp_path / "n1", '[hypervisor]\nplatform = "podman"\n', agent=agent)
 
 
 def test_a_platform_with_its_own_way_is_not_asked_by_verbs(tmp_path: Path) -> None:

@@ -65,7 +65,6 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
             self.is_frozen, self.makers = node.is_frozen, node.makers
 
     monkeypatch.setattr(acts, "DIRECTORY", tmp_path)
-    monkeypatch.setattr(acts, "make_directory", lambda: tmp_path)
     monkeypatch.setattr(vms, "Group", Seen)
     monkeypatch.setattr(vms.groups, "names", lambda: [VM] if node.processes_left() else [])
     monkeypatch.setattr(vms, "Checkpoint", Saved)

@@ -71,7 +71,6 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         return True
 
     monkeypatch.setattr(acts, "DIRECTORY", tmp_path)
-    monkeypatch.setattr(acts, "make_directory", lambda: tmp_path)
     for module in (vms, checkpoint):
         monkeypatch.setattr(module, "Group", Group)
     monkeypatch.setattr(checkpoint, "Podman", Podman)

@@ -20,7 +20,6 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where agents note what they know."""
     directory = tmp_path / "known"
     monkeypatch.setattr(acts, "DIRECTORY", directory)
-    monkeypatch.setattr(acts.make_directory, "__defaults__", (directory,))
     return directory
 
 

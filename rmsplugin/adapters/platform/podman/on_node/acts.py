@@ -22,10 +22,10 @@ DIRECTORY = Path("/run/rmsplugin-podman")
 _STEP_S = 0.02
 
 
-def make_directory(directory: Path = DIRECTORY) -> Path:
+def make_directory() -> Path:
     """Make the directory, which only root enters."""
-    directory.mkdir(mode=0o700, exist_ok=True)
-    return directory
+    DIRECTORY.mkdir(mode=0o700, exist_ok=True)
+    return DIRECTORY
 
 
 @contextmanager
