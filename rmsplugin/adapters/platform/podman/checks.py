@@ -40,8 +40,8 @@ class PodmanChecks:
         """See ``PlatformChecks``."""
         facts = agent.platform
         criu = str(facts.get("criu", ""))
-        if not criu:
-            return  # an older release, or there is none: told by ``guards``
+        if not criu or "criu check" in facts.get("silent", ()):
+            return  # an older release, there is none, or it is silent: told by ``guards``
         if _numbers(criu) < _LEAST_CRIU:
             yield error(
                 subject,
@@ -62,7 +62,16 @@ class PodmanChecks:
         facts: Mapping[str, Any] = agent.platform
         if not facts:
             return  # an older release
-        missing = [name for name in ("podman", "runc", "criu") if not facts.get(name)]
+        silent = facts.get("silent", ())
+        for command in silent:
+            yield error(
+                subject,
+                f"`{command}` does not end there: nothing is known of what it would tell",
+                "run it there by hand and find out what it waits for: a file system, a lock of podman's, a full CPU",
+            )
+        missing = [
+            name for name in ("podman", "runc", "criu") if not facts.get(name) and f"{name} --version" not in silent
+        ]
         if missing:
             yield error(subject, f"has no {', '.join(missing)}: no container can be started or saved there", _INSTALL)
         if facts.get("hook") is False:
@@ -78,7 +87,7 @@ class PodmanChecks:
                 "mount control groups of version 2, as systemd does",
             )
         for reference, there in sorted(facts.get("images", {}).items()):
-            if not there:
+            if not there and "podman images" not in silent:
                 yield error(subject, f"has no image {reference}", "`podman load` it there: docs/operator/images.md")
 
     def mounts(self, subject: str, found: Mapping[str, Any]) -> Iterator[Finding]:

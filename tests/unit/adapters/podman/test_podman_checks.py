@@ -51,6 +51,9 @@ def test_a_sound_node_is_in_order() -> None:
         ({"hook": False}, "has no /etc/criu/rmsplugin"),
         ({"freezer": False}, "has no freezer"),
         ({"images": {"localhost/guest:1": ""}}, "has no image localhost/guest:1"),
+        ({"silent": ["criu check"]}, "`criu check` does not end there"),
+        ({"podman": "", "silent": ["podman --version"]}, "`podman --version` does not end there"),
+        ({"images": {"localhost/guest:1": ""}, "silent": ["podman images"]}, "`podman images` does not end there"),
     ],
 )
 def test_a_node_that_lacks_something_is_told_what(change: dict[str, Any], says: str) -> None:
@@ -74,3 +77,7 @@ def test_images_of_one_name_that_differ_between_nodes_are_told() -> None:
     assert list(checks.states_between({"n1": facts(), "n2": facts(images={"localhost/guest:1": ""})})) == []
     [found] = checks.states_between({"n1": facts(), "n2": facts(images={"localhost/guest:1": "cd"})})
     assert "2 different images localhost/guest:1" in found.what
+
+
+def test_of_a_criu_that_does_not_end_nobody_says_that_it_is_in_order() -> None:
+    assert not [finding for finding in judged(facts(silent=["criu check"])) if finding.level is Level.OK]

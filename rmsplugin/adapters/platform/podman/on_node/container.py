@@ -95,10 +95,10 @@ def require_image(reference: str, image: str = "") -> None:
         )
 
 
-def image_id(reference: str) -> str:
+def image_id(reference: str, timeout_s: float = _TIMEOUT_S) -> str:
     """The id of an image; "" if it is not here. Raises as ``program.run``."""
     words = ("images", "--no-trunc", "--quiet", "--filter", f"reference={reference}")
-    said = program.run(*words, timeout_s=_TIMEOUT_S).split()
+    said = program.run(*words, timeout_s=timeout_s).split()
     return said[0].removeprefix("sha256:") if said else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError
@@ -13,6 +13,8 @@ from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError
 #: runc restores by CRIU on each kind of control groups; crun does so on version 2 alone. With podman's other manager,
 #: systemd's, groups would have names of systemd's.
 _PODMAN = ("podman", "--log-level", "error", "--runtime", "runc", "--cgroup-manager", "cgroupfs")
+#: The programs without which there is no container here, none that ends well, and none that is saved.
+NAMES = ("podman", "runc", "criu")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _STEP_S = 0.02
 _SAID_MOST = 600
@@ -23,16 +25,28 @@ def environment() -> dict[str, str]:
     return {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "PODMAN_IGNORE_CGROUPSV1_WARNING": "1"}
 
 
-def version(*words: str) -> str:
-    """The first number of a version that a program names; "" if there is no such program."""
-    try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, env=environment()
-        )
-    except (OSError, subprocess.TimeoutExpired):
+def version(name: str, timeout_s: float) -> str:
+    """The first number of the version that a program names; "" if there is no such program. Raises as ``ended``."""
+    done = ended([name, "--version"], timeout_s)
+    if done is None or done.returncode != 0:
         return ""
-    numbers = [word for word in done.stdout.replace("+", " ").split() if word[:1].isdigit()]
-    return numbers[0] if done.returncode == 0 and numbers else ""
+    return next((word for word in done.stdout.replace("+", " ").split() if word[:1].isdigit()), "")
+
+
+def ended(words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str] | None:
+    """Run another program to its end; None if there is no such program.
+
+    Raises:
+        TimedOutError: it did not end in so many seconds, and was killed.
+    """
+    try:
+        return subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, env=environment()
+        )
+    except OSError:
+        return None
+    except subprocess.TimeoutExpired:
+        raise TimedOutError(f"{' '.join(words)} did not end in {timeout_s:g} s") from None
 
 
 class Podman:
