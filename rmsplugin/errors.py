@@ -57,6 +57,14 @@ class SilentError(UnreachableError):
     """The service took a connection, and answers nothing: nothing was asked of it. It is slow, or it stands still."""
 
 
+class KeyRefusedError(UnreachableError):
+    """The host is there, and does not let us in with our key."""
+
+
+class HostKeyError(UnreachableError):
+    """The host is there, and its host key is not the one that is known of it, or none is known."""
+
+
 class NoMungeError(UnavailableError):
     """munged of this host does not answer: nobody else can be asked anything from here that munge has to prove."""
 

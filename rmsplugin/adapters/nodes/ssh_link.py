@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from rmsplugin.adapters.ssh_library import paramiko
-from rmsplugin.errors import TimedOutError, UnavailableError
+from rmsplugin.errors import HostKeyError, KeyRefusedError, TimedOutError, UnavailableError, UnreachableError
 
 #: sshd's MaxSessions is 10 unless the site changes it; more channels at once on one connection are refused.
 _CALLS_AT_ONCE = 8
@@ -100,12 +100,13 @@ class Link:
             return opening.result(max(0.0, until - time.monotonic()))
         except TimeoutError:
             # Name service has no bound that could be set; the attempt goes on for later callers.
-            raise UnavailableError(f"the node agent of {self.node} cannot be reached: no answer in time") from None
+            raise UnreachableError(f"the node agent of {self.node} cannot be reached: no answer in time") from None
 
     def _connect(self, opening: Future[paramiko.Transport]) -> None:
         client = paramiko.SSHClient()
         timeout_s = self._target.connect_timeout_s
         error: Exception | None = None
+        kind = UnreachableError
         transport: paramiko.Transport | None = None
         try:
             client.load_host_keys(self._target.known_hosts_path)
@@ -125,7 +126,7 @@ class Link:
             if transport is not None:
                 transport.set_keepalive(15)
         except Exception as reason:  # all are told, whatever the error
-            error = reason
+            error, kind = reason, _kind_of(reason, client, self.node)
         with self._lock:
             self._opening = None
             if transport is not None and not self._closed:
@@ -138,7 +139,7 @@ class Link:
             opening.set_result(transport)
         else:
             why = error or "it hung up"
-            opening.set_exception(UnavailableError(f"the node agent of {self.node} cannot be reached: {why}"))
+            opening.set_exception(kind(f"the node agent of {self.node} cannot be reached: {why}"))
 
     def drop(self, transport: paramiko.Transport) -> None:
         """Close the connection if it is still the given one."""
@@ -156,6 +157,14 @@ class Link:
             client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+def _kind_of(error: Exception, client: paramiko.SSHClient, node: str) -> type[UnreachableError]:
+    """The kind of failure of a connection, by which people know what to mend."""
+    if isinstance(error, paramiko.AuthenticationException):
+        return KeyRefusedError
+    is_unknown = isinstance(error, paramiko.SSHException) and client.get_host_keys().lookup(node) is None
+    return HostKeyError if is_unknown or isinstance(error, paramiko.BadHostKeyException) else UnreachableError
 
 
 def _opened(transport: paramiko.Transport, until: float) -> paramiko.Channel:

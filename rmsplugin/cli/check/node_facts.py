@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rmsplugin.adapters.nodes.base import NodeCheck, Reach
 from rmsplugin.adapters.platform.base import HostInfo
+from rmsplugin.errors import RmspluginError
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class NodeFacts:
     hypervisor: HostInfo | str
     agent: NodeCheck | str
     skew_s: float = 0.0  # its clock minus ours
+    fault: type[RmspluginError] = RmspluginError  # the kind of failure of an agent that could not be seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from rmsplugin.adapters.nodes.base import NodeCheck
 from rmsplugin.adapters.platform.base import NODE_FILTER, OUR_FILTER, HostInfo
 from rmsplugin.adapters.platform.factory import platform_checks
 from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
+from rmsplugin.errors import HostKeyError, KeyRefusedError, TimedOutError, UnreachableError
 from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.model.wording import counted
 from rmsplugin.settings import Settings
@@ -26,15 +27,32 @@ def judge_node(settings: Settings, facts: NodeFacts) -> Iterator[Finding]:
     subject = f"node {facts.name}"
     yield from _hypervisor(settings, subject, facts)
     if isinstance(facts.agent, str):
-        yield error(
-            subject,
-            f"node agent: {facts.agent}",
-            f"authorise the public half of {settings.nodes.agent_key} for {settings.nodes.agent_user} there, with "
-            'restrict,command="/usr/bin/rmsplugin-node"; see docs/operator/certificates-and-keys.md',
-        )
+        yield error(subject, f"node agent: {facts.agent}", _remedy(settings, facts))
         return
     yield from _agent(settings, subject, facts.agent, facts.hypervisor)
     yield from _clock(subject, facts.skew_s)
+
+
+def _remedy(settings: Settings, facts: NodeFacts) -> str:
+    """What mends an agent that could not be seen."""
+    site, fault = settings.nodes, facts.fault
+    if issubclass(fault, KeyRefusedError):
+        return (
+            f"authorise the public half of {site.agent_key} for {site.agent_user} there, with "
+            'restrict,command="/usr/bin/rmsplugin-node"; see docs/operator/certificates-and-keys.md'
+        )
+    if issubclass(fault, HostKeyError):
+        return (
+            f"put {facts.name}'s host key into {site.known_hosts} here, fetched by a way that you trust: "
+            "docs/operator/certificates-and-keys.md"
+        )
+    if issubclass(fault, UnreachableError):
+        return (
+            f"find out whether {facts.name} is up, what its name resolves to, and whether its sshd listens at port 22"
+        )
+    if issubclass(fault, TimedOutError):
+        return "find out there what does not end: a store that hangs, a full disk or CPU; then look again"
+    return "mend there what it says; as root of that node, `SSH_ORIGINAL_COMMAND=check rmsplugin-node` says it again"
 
 
 def _hypervisor(settings: Settings, subject: str, facts: NodeFacts) -> Iterator[Finding]:
@@ -168,7 +186,7 @@ def judge_mounts_of(settings: Settings, node: str, found: Mapping[str, Any] | st
     subject = f"node {node}"
     if isinstance(found, str):
         yield warning(
-            subject, f"what guests mount was not looked at: {found}", "install this release of rmsplugin-node there"
+            subject, f"what guests mount was not looked at: {found}", "mend there what it says, and look again"
         )
         return
     yield from platform_checks(settings).mounts(subject, found)

@@ -183,10 +183,13 @@ def probe_nodes(
     def look_at_node(name: str) -> NodeFacts:
         info = _value_or_reason(lambda: hypervisor.host_info(name))
         before = time.time()
-        agent = _value_or_reason(lambda: agents.check(name))
-        middle = (before + time.time()) / 2
-        done(name)
-        return NodeFacts(name, info, agent, 0.0 if isinstance(agent, str) else agent.time - middle)
+        try:
+            agent = agents.check(name)
+        except RmspluginError as error:
+            return NodeFacts(name, info, str(error), fault=type(error))
+        finally:
+            done(name)
+        return NodeFacts(name, info, agent, agent.time - (before + time.time()) / 2)
 
     return _all(look_at_node, names)
 

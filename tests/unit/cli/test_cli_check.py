@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from others import open_directory, runs_commands_as_others
@@ -20,8 +20,8 @@ from unit.cli.json_documents import answer_of
 from unit.served import until
 
 from rmsplugin import __version__
-from rmsplugin.adapters.nodes.base import MemoryReport, NodeCheck, Reach
-from rmsplugin.adapters.platform.base import HostInfo
+from rmsplugin.adapters.nodes.base import MemoryReport, NodeCheck, NodeLooks, Reach
+from rmsplugin.adapters.platform.base import HostInfo, Platform
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
 from rmsplugin.cli.check import probe
@@ -31,7 +31,15 @@ from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
 from rmsplugin.cli.check.nodes import judge_mounts_of, judge_node, judge_nodes, judge_pair
 from rmsplugin.cli.check.slurm import judge_slurm
 from rmsplugin.engine.serve.ears import silent_doors
-from rmsplugin.errors import UnavailableError
+from rmsplugin.errors import (
+    HostKeyError,
+    KeyRefusedError,
+    OperationFailedError,
+    RmspluginError,
+    TimedOutError,
+    UnavailableError,
+    UnreachableError,
+)
 from rmsplugin.finding import Finding, Level
 from rmsplugin.settings import Settings
 
@@ -91,6 +99,32 @@ def test_deafness_is_found_in_the_status_and_at_doors_that_take_connections(tmp_
         (said,) = silent_doors(settings(engine=engine))
     assert f"127.0.0.1:{port} cannot hear: nobody is served" in said
     assert silent_doors(settings(engine=engine)) == [], "nobody listens"
+
+
+@pytest.mark.parametrize(
+    ("fault", "remedy"),
+    [
+        (KeyRefusedError, "authorise the public half"),
+        (HostKeyError, "n1's host key"),
+        (UnreachableError, "whether n1 is up"),
+        (TimedOutError, "what does not end"),
+        (OperationFailedError, "mend there what it says"),
+        (UnavailableError, "mend there what it says"),
+    ],
+)
+def test_the_remedy_of_a_node_agent_that_fails_fits_its_fault(fault: type[RmspluginError], remedy: str) -> None:
+    class Agents:
+        def check(self, node: str) -> NodeCheck:
+            raise fault("said so")
+
+    class Hypervisor:
+        def host_info(self, node: str) -> HostInfo:
+            return INFO
+
+    looked: list[str] = []
+    [facts] = probe.probe_nodes(cast(Platform, Hypervisor()), cast(NodeLooks, Agents()), ["n1"], done=looked.append)
+    (found,) = faults(judge_node(settings(), facts))
+    assert found.what == "node agent: said so" and remedy in found.remedy and looked == ["n1"]
 
 
 OBSERVED = settings(partition={"vjob": {"hosts": "vmhosts", "memory": "observed"}})

@@ -24,7 +24,15 @@ from rmsplugin.adapters.guests.keys import KeyPair, generate_keypair
 from rmsplugin.adapters.nodes.base import Digest, Space
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
-from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError, UnavailableError
+from rmsplugin.errors import (
+    HostKeyError,
+    KeyRefusedError,
+    NotFoundError,
+    OperationFailedError,
+    TimedOutError,
+    UnavailableError,
+    UnreachableError,
+)
 
 A, B, SILENT = "127.0.0.11", "127.0.0.12", "127.0.0.13"
 VM = "vjob12-0"
@@ -348,6 +356,28 @@ def test_agent_of_another_release_is_named_as_such(cluster: Cluster) -> None:
         with pytest.raises(OperationFailedError, match="install the engine's release of rmsplugin there"):
             agents.seal(A, VM)
         agents.close()
+
+
+def test_who_does_not_let_us_in_is_told_from_who_is_not_there(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(A)
+    known = tmp_path / "known_hosts"
+    keys = known.read_text()
+
+    def refused(kind: type[UnavailableError], node: str = A) -> None:
+        agents = cluster.agents(connect_timeout_s=5.0)
+        with cluster.entered(), pytest.raises(kind, match="cannot be reached") as caught:
+            agents.space(node)
+        assert type(caught.value) is kind
+        agents.close()
+
+    refused(UnreachableError, B)
+    known.write_text("")
+    refused(HostKeyError)
+    known.write_text(f"{A} {generate_keypair().public}\n")
+    refused(HostKeyError)
+    known.write_text(keys)
+    (tmp_path / A / "authorized_keys").write_text("")
+    refused(KeyRefusedError)
 
 
 # Copies.
