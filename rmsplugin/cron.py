@@ -1,6 +1,7 @@
 """Cron: times of day in a time zone, as five fields of a crontab (APScheduler's ``CronTrigger.from_crontab``).
 
-Moments are seconds since the epoch. A time of day that a change to summer time skips comes right after the gap. A time
+Moments are seconds since the epoch. A time of day that a change to summer time skips comes right after the gap; of
+several times in one gap the first does, and the others count as missed with it. A time
 that is repeated at the end of summer time comes once, unless the expression is for every hour.
 """
 

@@ -36,6 +36,11 @@ def test_a_time_that_summer_time_skips_comes_once_after_the_gap() -> None:
     assert times("30 2 * * *", "2026-03-28T12:00", 3) == ["29 01:30", "30 00:30", "31 00:30"]
 
 
+def test_several_times_that_one_gap_skips_come_once_after_it() -> None:
+    assert times("15,45 2 * * *", "2026-03-29", 3) == ["29 01:15", "30 00:15", "30 00:45"]
+    assert times("15,45 2,3 * * *", "2026-03-29", 3) == ["29 01:15", "29 01:45", "30 00:15"]
+
+
 @pytest.mark.parametrize(
     ("expression", "found"),
     [

@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from rmsplugin.model import job_names
@@ -184,6 +184,8 @@ def past_time(text: str, now: datetime | None = None) -> float:
             moment = _before(now, int(match[1]), match[2])
         else:
             moment = datetime.fromisoformat(text)
+            if _is_skipped(moment):
+                raise argparse.ArgumentTypeError(f"{text!r} is no time here: clocks skipped it for summer time")
         seconds = moment.timestamp()
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
@@ -193,6 +195,16 @@ def past_time(text: str, now: datetime | None = None) -> float:
     if seconds > now.timestamp():
         raise argparse.ArgumentTypeError(f"{text!r} is in the future")
     return max(0.0, seconds)
+
+
+def _is_skipped(moment: datetime) -> bool:
+    """Whether the host's clock never showed this time: it was set forward past it.
+
+    Midnight is the begin of its day, whatever clocks show then.
+    """
+    if moment.tzinfo is not None or moment.time() == time.min:
+        return False
+    return datetime.fromtimestamp(moment.timestamp()) != moment
 
 
 def _before(now: datetime, number: int, unit: str) -> datetime:

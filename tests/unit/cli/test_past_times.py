@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -51,6 +52,26 @@ def test_half_an_hour_ago_is_so_in_the_hour_that_comes_twice() -> None:
 def test_days_go_by_what_clocks_show(text: str, then: str) -> None:
     expected = datetime.fromisoformat(then).replace(tzinfo=PRAGUE).timestamp()
     assert past_time(text, datetime.fromisoformat("2026-10-25T10:00")) == expected
+
+
+@pytest.mark.parametrize("text", ["2026-03-29T02:00", "2026-03-29 02:30", "2026-03-29T02:59:59"])
+def test_a_time_that_clocks_skipped_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="clocks skipped it"):
+        past_time(text, datetime(2026, 3, 30))
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-03-29T03:00", "2026-03-29T01:59:59", "2026-10-25T02:30", "2026-03-29T02:30+01:00"]
+)
+def test_times_beside_a_gap_and_those_with_an_offset_are_taken(text: str) -> None:
+    found = datetime.fromisoformat(text)
+    assert past_time(text, datetime(2026, 11, 1)) == found.timestamp()
+
+
+def test_a_day_that_begins_at_one_is_taken_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/Santiago")
+    time.tzset()
+    assert past_time("2026-09-06", datetime(2026, 9, 7)) == datetime(2026, 9, 6, 4, tzinfo=UTC).timestamp()
 
 
 @pytest.mark.parametrize(("text", "now", "days"), [("1d", "2026-03-30T02:30", 1), ("7d", "2026-04-05T02:30", 7)])
