@@ -18,6 +18,7 @@ from rmsplugin.decision.judging import faults
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.errors import OwnPolicyError
+from rmsplugin.known_objects import ForeignObjectError, require_known
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.policy_names import GROUP, choices
 
@@ -99,6 +100,11 @@ def _asked(name: str, policy: OwnPolicy, configuration: Configuration, parameter
         return Infeasible(f"policy {name}: {found.explanation}")
     if not isinstance(found, Decision):
         return _fault(f"{name} gave {_kind(found)}, and not a Decision")
+    try:
+        require_known(found)
+    except Exception as error:
+        why = error if isinstance(error, ForeignObjectError) else f"what cannot be written: {_told(error)}"
+        return _fault(f"{name} answered with {why}")
     wrong = next(faults(configuration, found), "")
     return _fault(f"{name}: {wrong}") if wrong else replace(found, policy=name)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import rmsplugin
 from rmsplugin.child_process import environment
+from rmsplugin.known_objects import ForeignObjectError
 from rmsplugin.proposer import wire
 from rmsplugin.proposing.proposal import Proposal
 
@@ -222,7 +223,7 @@ class Process:
         try:
             while isinstance(message := self._decoder.message(), wire.Better):
                 self._best = message.found
-        except wire.ForeignError as error:
+        except ForeignObjectError as error:
             raise self._failed(f"answered with {error}") from None
         except wire.GarbageError as error:
             raise self._failed(f"answered with garbage ({error})") from None

@@ -2,13 +2,11 @@
 
 A frame is a mark, the length of the rest, a digest of it, and a pickle. The digest tells a whole message from remains
 of a dying process in a pipe. Both ends run under the same account, so a pickle opens no door. But a policy of a site
-answers with what it likes: of an answer only classes of ours and some of Python's are made, and no module is loaded
-for another one.
+answers with what it likes: of an answer only known objects are made (``rmsplugin.known_objects``).
 """
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import io
 import pickle
@@ -17,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.known_objects import ForeignObjectError, KnownUnpickler
 from rmsplugin.latency import uncollected
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -29,15 +28,6 @@ _HEADER = struct.Struct(f">4sQ{_DIGEST_BYTES}s")
 #: A configuration of 30,000 VMs has some MiB; a longer message is garbage.
 _MOST_BYTES = 1 << 30
 
-
-#: Classes of Python that a message may have objects of, besides those that a pickle needs no name for.
-_PLAIN = {
-    "builtins": {"bytearray", "complex", "frozenset", "range", "set"},
-    "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
-    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
-    "decimal": {"Decimal"},
-    "fractions": {"Fraction"},
-}
 
 #: What a process can be asked for: a whole context switch, or a decision alone.
 Found = Proposal | NoProposal | Decision | Infeasible
@@ -98,33 +88,6 @@ def encode(message: Message) -> bytes:
     return _HEADER.pack(_MARK, len(data), _digest(data)) + data
 
 
-class ForeignError(GarbageError):
-    """A message has an object of a class that is neither ours nor Python's own."""
-
-
-class _Unpickler(pickle.Unpickler):
-    """Makes objects of known classes alone."""
-
-    def find_class(self, module: str, name: str) -> object:
-        """The class, or function of ours; raises ForeignError before a module of anybody else is loaded."""
-        if module.partition(".")[0] == __name__.partition(".")[0]:
-            found = super().find_class(module, name)
-            if getattr(found, "__module__", None) == module:
-                return found
-        elif (module, name) == ("builtins", "getattr"):  # so some releases of Python name the member of an enumeration
-            return _member
-        elif name in _PLAIN.get(module, ()):
-            return super().find_class(module, name)
-        raise ForeignError(
-            f"an object of {module}.{name}: give text, numbers and classes of rmsplugin only, "
-            "such as str(...) and float(...) of it"
-        )
-
-
-def _member(own: type[enum.Enum], name: str) -> enum.Enum:
-    return own.__members__[name]
-
-
 class Decoder:
     """Takes bytes piece by piece, and gives out whole messages."""
 
@@ -135,7 +98,7 @@ class Decoder:
             trusts: whether the other end has no policy of a site in it: all objects are made.
         """
         self._data = bytearray()
-        self._unpickler = pickle.Unpickler if trusts else _Unpickler
+        self._unpickler = pickle.Unpickler if trusts else KnownUnpickler
 
     def feed(self, data: bytes) -> None:
         """Take some more bytes."""
@@ -151,7 +114,7 @@ class Decoder:
 
         Raises:
             GarbageError: the bytes are something else.
-            ForeignError: a message has an object that is not made.
+            ForeignObjectError: a message has an object that is not made.
         """
         if len(self._data) < _HEADER.size:
             if not _MARK.startswith(bytes(self._data[: len(_MARK)])):
@@ -169,7 +132,7 @@ class Decoder:
         try:
             with uncollected():
                 message = self._unpickler(io.BytesIO(data)).load()
-        except ForeignError:
+        except ForeignObjectError:
             raise
         except Exception as error:
             raise GarbageError(f"a message that cannot be read: {error}") from None

@@ -21,7 +21,7 @@ ALLOWED = {
     "api": {"client", "defaults", "model", "settings"},
     "model": set(),
     "packing": {"model"},
-    "decision": {"model", "packing"},
+    "decision": {"known_objects", "model", "packing"},
     "planning": {"model", "packing"},
     "assessment": {"model"},
     "calibration": {"model"},
@@ -30,7 +30,10 @@ ALLOWED = {
     "simulation": {"model", "workload", "energy", "assessment", "decision", "planning", "proposing"},
     "proposing": {"model", "packing", "decision", "planning", "energy"},
     "groups": {"model", "decision", "planning", "proposing"},
-    "proposer": {"model", "packing", "decision", "proposing", "latency", "child_process", "left_out"},
+    "proposer": {
+        *("model", "packing", "decision", "proposing"),
+        *("known_objects", "latency", "child_process", "left_out"),
+    },
     "accounts": set(),
     "adapters": {"accounts", "defaults", "finding", "left_out", "model", "settings"},
     "engine": {
@@ -94,6 +97,7 @@ ALLOWED = {
     "cron": set(),
     "child_process": set(),
     "left_out": set(),
+    "known_objects": set(),
     "latency": set(),
     "defaults": set(),
     "finding": set(),

@@ -181,6 +181,7 @@ def test_what_gives_no_decision_is_refused_with_what_it_did(write: Write, text: 
         ("states={**d.states, 'runs': VJobState.TERMINATED}", "it has vjob runs terminated"),
         ("states={**d.states, 'runs': 'asleep'}", "it has vjob runs asleep"),
         ("states={**d.states, 'last': VJobState.RUNNING}", "vjob last is to run, and VM last-0 has no node"),
+        ("sentence=lambda: 0", "answered with what cannot be written: "),
         ("reasons={}", "it gave no reason for the state of vjob runs"),
         ("placement={**d.placement, 'sleeps-0': 'n9'}", "VM sleeps-0 is to be on 'n9', and there is no such node"),
         ("placement={**d.placement, 'sleeps-0': 'n1'}", "node n1 has no room for VM sleeps-0"),

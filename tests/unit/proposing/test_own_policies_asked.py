@@ -81,19 +81,25 @@ def test_a_policy_that_errs_is_told_as_the_reason_why_nothing_is_decided(
     assert "policy ours:decide failed: KeyError: 'gold' (" in own.found.explanation
 
 
+@pytest.mark.parametrize("looks_away", [False, True])
 def test_an_answer_of_a_class_of_the_sites_is_refused_and_loads_nothing_in_the_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_away: bool
 ) -> None:
+    """Its own process refuses it, and goes on; where the policy has that looked away from, the engine does."""
     (tmp_path / "theirs.py").write_text("import enum\n\nclass Word(enum.StrEnum):\n    TELLING = 'telling'\n")
-    body = (
+    away = "from rmsplugin.decision import own_policies; own_policies.require_known = lambda found: None; "
+    body = (away if looks_away else "") + (
         "from theirs import Word; from dataclasses import replace; "
         "found = Selection(configuration, parameters).decision(); "
         "told = {name: replace(each, numbers={'word': Word.TELLING}) for name, each in found.reasons.items()}; "
         "return replace(found, reasons=told)"
     )
     own, other = ask(tmp_path, monkeypatch, body, LIMITS)
-    assert isinstance(own.found, NoProposal) and own.found.missing is Missing.ANSWER
-    assert "the proposer answered with an object of theirs.Word: give text" in own.failure
+    assert isinstance(own.found, NoProposal)
+    assert own.found.missing is (Missing.ANSWER if looks_away else Missing.DECISION)
+    who = "the proposer" if looks_away else "policy ours:decide"
+    assert f"{who} answered with an object of theirs.Word: give text" in own.failure + own.found.explanation
+    assert bool(own.failure) == looks_away, "a process that failed is replaced"
     assert isinstance(other.found, Proposal) and "theirs" not in sys.modules
 
 
