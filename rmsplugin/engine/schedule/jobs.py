@@ -11,6 +11,7 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.schedule.calibration import measuring_ledgers, propose_durations
 from rmsplugin.engine.schedule.job import ScheduledJob
+from rmsplugin.engine.schedule.late_copies import over_elsewhere
 from rmsplugin.engine.schedule.ledger_jobs import back_up, retain
 from rmsplugin.engine.schedule.programs import Programs
 from rmsplugin.engine.schedule.report_mail import mail_report
@@ -89,7 +90,13 @@ def jobs_of(
                 "removes saved states that nobody needs any more from nodes",
                 schedule.sweep,
                 Sweep(
-                    context.settings, context.ledger, context.clock, context.nodes, context.stores, seen
+                    context.settings,
+                    context.ledger,
+                    context.clock,
+                    context.nodes,
+                    context.stores,
+                    seen,
+                    partial(over_elsewhere, context.rms, context.territory),
                 ).remove_unneeded,
             ),
             ("gate", "renews the reservation of the gate", schedule.gate, renew),

@@ -1,13 +1,14 @@
 """Sweep: files on nodes that nobody needs any more: old checkpoints, and saved states of vjobs that have ended.
 
-A state is removed only if the ledger knows its vjob, and that it ended a while ago. One of a vjob that the ledger does
-not know is left alone and counted: the ledger may be the wrong one. Templates look after themselves (the node agent
+A state is removed only if the ledger knows its vjob, and that it ended a while ago; or, in the engine of a group, if it
+is proved to be a late copy (``late_copies``). Any other of a vjob that the ledger does not know is left alone and
+counted: the ledger may be the wrong one. Templates look after themselves (the node agent
 bounds them, and drops those of older images); their number is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.engine.context.clock import Clock
@@ -39,14 +40,26 @@ class Sweep:
         nodes: Nodes,
         stores: Stores,
         seen: Callable[[], Observation | None],
+        over_elsewhere: Callable[[Collection[int]], Collection[int]],
     ) -> None:
-        """``seen``: the last look at the cluster."""
+        """Have removed nothing yet.
+
+        Args:
+            settings: of the engine.
+            ledger: of the engine.
+            clock: of the engine.
+            nodes: the node agents.
+            stores: all stores.
+            seen: the last look at the cluster.
+            over_elsewhere: tells which of these jobs, unknown to the ledger, have ended as vjobs of other groups.
+        """
         self._settings = settings
         self._ledger = ledger
         self._clock = clock
         self._nodes = nodes
         self._stores = stores
         self._seen = seen
+        self._over_elsewhere = over_elsewhere
         self._removed = self._templates = self._template_bytes = 0
         self._unknown: set[str] = set()
         self._left_out: dict[str, str] = {}  # by node, why nothing was done there
@@ -89,15 +102,17 @@ class Sweep:
         self._template_bytes += size
 
     def _ended(self, names: Iterable[str]) -> list[str]:
-        """The VMs whose vjobs ended a while ago; those of unknown vjobs are noted."""
+        """The VMs whose vjobs ended a while ago, or elsewhere; those of other unknown vjobs are noted."""
         ledger, before = self._ledger, self._clock.now() - _AGE_S
         jobs = {name: parsed[0] for name in names if (parsed := parse_vm_name(name)) is not None}
         known = ledger.vjobs_among(set(jobs.values()))
-        self._unknown |= {name for name, job in jobs.items() if job not in known}
+        over = self._over_elsewhere({*jobs.values()} - known.keys())
+        self._unknown |= {name for name, job in jobs.items() if job not in known and job not in over}
         return sorted(
             name
             for name, job in jobs.items()
-            if job in known and known[job].state is VJobState.TERMINATED and known[job].state_since < before
+            if job in over
+            or (job in known and known[job].state is VJobState.TERMINATED and known[job].state_since < before)
         )
 
     def _sentence(self, nodes: int) -> str:

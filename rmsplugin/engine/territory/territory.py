@@ -236,6 +236,12 @@ class Territory:
         """Where it is by the leader's word; None: the leader has not given it."""
         return self._given.vjobs.get(number)
 
+    def may_get(self, number: int) -> bool:
+        """Whether it is, or is to be, this group's by the leader's word, or is known here on its way."""
+        place = self.place(number)
+        is_named = place is not None and self.group in (place.group, place.to)
+        return is_named or self.knows(number) or (self._ledger is not None and number in self._ledger.parcels.vjobs())
+
     def open_host(self, group: str, first: int) -> str:
         """The host of another group that gets a copy of a saved state, looked for from this one on; empty: none can."""
         hosts = self._given.groups.get(group, ())
