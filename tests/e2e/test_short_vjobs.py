@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from statistics import mean
 
 import pytest
@@ -18,12 +19,12 @@ from e2e.whole_files import write_whole
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1500)]
 
-#: Of switches as quick as those of these VMs: what one loses is charged to whom it is made for.
+#: What one loses by a switch is charged to whom it is made for.
 DURATIONS = """
 [durations]
-suspend_s = 1
+suspend_s = {seconds}
 suspend_s_per_mib = 0
-resume_s = 1
+resume_s = {seconds}
 resume_s_per_mib = 0
 """
 SHORT = """#!/bin/sh
@@ -37,12 +38,26 @@ REASON = r"is expected to need \d+ s more, has waited \d+ s: expansion \d+\.\d"
 @pytest.fixture
 def ruled(cluster: Cluster) -> Iterator[Cluster]:
     """The engine decides by slowdown, with switches as quick as those of this machine."""
+    with deciding(cluster, 1):
+        yield cluster
+
+
+@pytest.fixture
+def steady(cluster: Cluster) -> Iterator[Cluster]:
+    """The engine decides by slowdown, and switches are so slow that no running vjob makes way in the time of a test."""
+    with deciding(cluster, 600):
+        yield cluster
+
+
+@contextmanager
+def deciding(cluster: Cluster, switch_s: int) -> Iterator[None]:
+    """An engine that decides by slowdown; half a switch takes so many seconds, as far as it knows."""
     path = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
     before = path.read_text()
-    write_whole(path, before + DURATIONS)
+    write_whole(path, before + DURATIONS.format(seconds=switch_s))
     try:
         with configured(cluster, "decision", 'policy = "slowdown"'):
-            yield cluster
+            yield
     finally:
         write_whole(path, before)
         cluster.kill("head", "engine")
@@ -139,32 +154,34 @@ def bob_has_more(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("bob_has_more")
-def test_who_has_used_up_his_share_does_not_come_first_by_having_waited_a_little_longer(ruled: Cluster) -> None:
+def test_who_has_used_up_his_share_does_not_come_first_by_having_waited_a_little_longer(steady: Cluster) -> None:
     """With `slurm_priority = "weight"`: of two alike who wait for one node, the one whose fair share `sprio` has."""
-    cluster, there = ruled, (*WHOLE, "-w", "n3")
+    cluster, there = steady, (*WHOLE, "-w", "n3")
     wait_rooms(cluster)
-    with edited(cluster) as change:
-        set_mode(cluster, change, "OFF")
-        [running] = submit_all(cluster, there)
-        cluster.wait_output(running, "up", timeout_s=240)
-        [alices] = submit_all(cluster, there)
-        [bobs] = submit_all(cluster, there, user="bob")
+    [running] = submit_all(cluster, there)
+    cluster.wait_output(running, "up", timeout_s=240)
+    [alices] = submit_all(cluster, there)
+    [bobs] = submit_all(cluster, there, user="bob")
 
-        def expansion(job: int) -> float:
-            found = re.search(r"expansion (\d+\.\d)", str((cluster.vjob(job) or {}).get("reason", "")))
-            return float(found[1]) if found else 0.0
+    def expansion(job: int) -> float:
+        found = re.search(r"expansion (\d+\.\d)", str((cluster.vjob(job) or {}).get("reason", "")))
+        return float(found[1]) if found else 0.0
 
-        def weighed() -> bool:
-            # sprio: 75001 for bob, 50001 for alice; both have waited for as long
-            return 1.7 > expansion(bobs) / max(expansion(alices), 1e-9) > 1.3
+    def weighed() -> bool:
+        # sprio: 75001 for bob, 50001 for alice; both have waited for as long
+        return 1.7 > expansion(bobs) / max(expansion(alices), 1e-9) > 1.3
 
-        # Slurm computes usage and shares once a minute; until then both may be the same.
-        cluster.wait("bob's share to count", weighed, 200, lambda: why(cluster) + cluster.ok("sprio", "-l"))
-        print(cluster.ok("sprio", "-l"), {job: cluster.vjob(job)["reason"] for job in (alices, bobs)})  # type: ignore[index]
-        cluster.ok("scancel", str(running))
-        first = cluster.wait("one of them to begin", lambda: begun(cluster, [str(alices), str(bobs)]), 120)
-        assert first == {str(bobs)}
-        cluster.ok("scancel", str(alices), str(bobs))
+    def shown() -> str:
+        waiting = {job: cluster.vjob(job) for job in (alices, bobs)}
+        return f"{cluster.ok('sprio', '-l')} {waiting}"
+
+    # Slurm computes usage and shares once a minute; until then both may be the same.
+    cluster.wait("bob's share to count", weighed, 200, lambda: why(cluster) + shown())
+    print(shown())
+    cluster.ok("scancel", str(running))
+    first = cluster.wait("one of them to begin", lambda: begun(cluster, [str(alices), str(bobs)]), 120)
+    assert first == {str(bobs)}
+    cluster.ok("scancel", str(alices), str(bobs))
     nothing_left(cluster, [running, alices, bobs])
 
 
