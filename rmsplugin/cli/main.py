@@ -10,10 +10,13 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from importlib import import_module
+from typing import TextIO, cast
 
 from rmsplugin import __version__
 from rmsplugin.cli.shared.arguments import split_command
+from rmsplugin.cli.shared.complaints import Complaints, give_up
 from rmsplugin.cli.shared.document import print_failure
 from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.shared.table import FormatError
@@ -93,16 +96,22 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
-    own_words, command_words = split_command(sys.argv[1:] if argv is None else argv)
+    complaints = Complaints(sys.stderr)
+    with redirect_stderr(cast(TextIO, complaints)):
+        try:
+            return _main(sys.argv[1:] if argv is None else argv)
+        finally:
+            complaints.flush()
+
+
+def _main(argv: Sequence[str]) -> int:
+    own_words, command_words = split_command(argv)
     if sys.stdout is None:
         return _closed_output()
-    first = own_words[0] if own_words else ""
-    parser = build_parser(first)
-    if first and not first.startswith("-") and first not in _MODULES:
-        parser.error(_no_command(first))
-    arguments, unknown = parser.parse_known_args(own_words, argparse.Namespace(words=command_words))
-    if unknown:
-        arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}")  # with the usage of the command
+    try:
+        arguments = _parsed(own_words, command_words)
+    except OSError as error:  # of a help
+        return _end_by_system(argparse.Namespace(command=""), error)
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -120,6 +129,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = f"{type(error).__name__}: {error}"
         return _complain(arguments, f"unexpected {text} (with RMSPLUGIN_DEBUG=1 it says where; please report it)", 1)
     return status
+
+
+def _parsed(own_words: Sequence[str], command_words: Sequence[str]) -> argparse.Namespace:
+    """What is asked for. Raises SystemExit, as argparse does, when it has helped or complained."""
+    first = own_words[0] if own_words else ""
+    parser = build_parser(first)
+    if first and not first.startswith("-") and first not in _MODULES:
+        parser.error(_no_command(first))
+    try:
+        arguments, unknown = parser.parse_known_args(own_words, argparse.Namespace(words=command_words))
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+    if unknown:
+        arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}")  # with the usage of the command
+    return arguments
 
 
 def _no_command(word: str) -> str:
@@ -142,7 +167,7 @@ def _end_by_system(arguments: argparse.Namespace, error: OSError) -> int:
     if not _is_of_output(error):
         where = f"{error.filename}: " if error.filename is not None else ""
         return _complain(arguments, f"{where}{what}", 1)
-    _give_up_output()
+    give_up(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return 0  # the reader of a pipe (`| head`) has seen enough
     return _complain(arguments, f"standard output: {what}", 1)
@@ -153,15 +178,11 @@ def _is_of_output(error: OSError) -> bool:
     return error.filename is None and error.errno in _OF_OUTPUT
 
 
-def _give_up_output() -> None:
-    """Keep Python from writing what is still buffered at exit: it would fail again, and say so in its own words."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _complain(arguments: argparse.Namespace, error: object, status: int) -> int:
     sentences = [printable(line) or "failed" for line in str(error).rstrip("\n").split("\n")]
+    program = f"rmsplugin {arguments.command}".rstrip()
     for sentence in sentences:
-        print(f"rmsplugin {arguments.command}: {sentence}", file=sys.stderr)
+        print(f"{program}: {sentence}", file=sys.stderr)
     if status == 1:
         print_failure(arguments, sentences)
     return status

@@ -251,6 +251,10 @@ class Settings(Section):
         return tuple(dict.fromkeys(self.partition[name].hosts for name in self.slurm.partitions))
 
 
+#: The settings of the largest site have some 100,000 characters; a device has no end.
+_MOST_CHARACTERS = 1 << 22
+
+
 def settings_path(argument: str | None = None) -> Path:
     """The file to read: the argument, else $RMSPLUGIN_CONFIG, else the default."""
     return Path(argument or os.environ.get("RMSPLUGIN_CONFIG") or DEFAULT_PATH)
@@ -263,11 +267,14 @@ def load(path: Path) -> Settings:
         SettingsError: one line for each fault, with file and line.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MOST_CHARACTERS + 1)
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}; name another file with --config or $RMSPLUGIN_CONFIG") from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path}: not UTF-8 text") from None
+    if len(text) > _MOST_CHARACTERS:
+        raise SettingsError(f"{path}: longer than any settings; name another file with --config or $RMSPLUGIN_CONFIG")
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -201,6 +201,11 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_file_without_an_end_is_refused() -> None:
+    with pytest.raises(SettingsError, match="/dev/zero: longer than any settings"):
+        load(Path("/dev/zero"))
+
+
 @pytest.mark.parametrize("make", [lambda path: None, os.mkdir])
 def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path: Path, make: object) -> None:
     path = tmp_path / "rmsplugin.toml"

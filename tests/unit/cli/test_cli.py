@@ -490,6 +490,25 @@ def test_a_full_disk_is_one_line(site: Path, engine: FakeEngine) -> None:
     assert done.stderr == "rmsplugin vjobs: standard output: No space left on device\n"
 
 
+@pytest.mark.parametrize("words", ["--help", "vjobs --help", "--version"])
+def test_a_help_that_nobody_reads_is_no_fault_and_one_on_a_full_disk_is_one_line(words: str) -> None:
+    script = f"{PROGRAM} {words} | true; echo ${{PIPESTATUS[0]}}; {PROGRAM} {words} >/dev/full; echo $?"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "1"]
+    assert re.fullmatch(r"rmsplugin: standard output: No space left on device\n", done.stderr)
+
+
+@pytest.mark.parametrize("words", ["nonsense", "vjobs -t FOO", "vjobs --format foo", "vms x", "vms"])
+@pytest.mark.parametrize("away", ["2>&-", "2>/dev/full", "2> >(true)"])
+def test_complaints_that_nobody_reads_change_nothing(site: Path, words: str, away: str) -> None:
+    """Neither the exit status, nor what is on standard output."""
+    heard = run(site, *words.split())
+    script = f"{PROGRAM} {words} {away}"
+    done = subprocess.run(["bash", "-c", script], env=environment(site), capture_output=True, text=True, check=False)
+    assert heard.stderr
+    assert (done.returncode, done.stdout) == (heard.returncode, heard.stdout)
+
+
 def test_a_socket_that_cannot_be_looked_at_is_said_and_is_no_fault_of_the_output(tmp_path: Path) -> None:
     path, socket = tmp_path / "rmsplugin.toml", tmp_path / "engine.sock"
     socket.symlink_to(socket)
