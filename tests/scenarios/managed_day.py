@@ -571,6 +571,7 @@ class ManagedDay:
 
     def _mend(self) -> None:
         self.ends = ""
+        self.deaf = None, 0.0  # who is deaf gets no group, whatever anybody wishes
         for manager in self.managers.values():
             manager.halts.clear()
         for engine in self.site.engines.values():
