@@ -22,6 +22,7 @@ from scenarios.neighbours import Silence, Way
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow
+from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
@@ -238,9 +239,14 @@ class Day:
         self._check_over()
 
     def _help(self) -> None:
-        """What waits for a person's word gets it."""
+        """What waits for a person's word gets it; where nothing is proved, the person has looked for the VMs."""
         world = self.world
-        world.cycle.brake.confirm(held.vjob for held in world.cycle.brake.held if held.proved)
+
+        def is_so(held: Held) -> bool:
+            vms = world.context.ledger.vms(held.job_id)
+            return held.proved or not any(world.hypervisor.where(vm.name) for vm in vms)
+
+        world.cycle.brake.confirm(held.vjob for held in world.cycle.brake.held if is_so(held))
         for job in list(world.rms._jobs.values()):
             if job.state is JobState.PENDING and job.hold:
                 world.rms.release(job.job_id)
