@@ -10,9 +10,10 @@ import pytest
 from scenarios.test_two_groups_hand_over_killed import Sleepy, SleepyLed, all_delivered
 from scenarios.test_two_groups_killed import Day, Led
 from scenarios.test_two_groups_relieve import crowd, end_all, is_relieved, wish_relief
-from scenarios.two_groups import HOSTS, Site
+from scenarios.two_groups import HOSTS, GroupEngine, Site
 from scenarios.world import spread
 
+from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.groups.given import Place
 from rmsplugin.groups.relieving import Hot
 from rmsplugin.model.vjob import VJobState
@@ -106,9 +107,51 @@ class Relieved(Sleepy):
 
 
 class RelievedLed(SleepyLed):
-    """The same under the leader of the managers, which has a migration domain."""
+    """The same under the leader of the managers, which has a migration domain; on days that are not crowded.
+
+    They begin with a vjob that waits, since its CPUs are free in two groups. What comes later has its CPUs somewhere.
+    """
 
     SUBMITS, CYCLE_S = 8, 0.5
+    #: CPUs of all nodes.
+    CPUS = 8
+
+    def __init__(self, site: Site, seed: int) -> None:
+        crowd(site)
+        super().__init__(site, seed)
+        self.jobs += site.given.vjobs
+
+    def acts(self) -> list[Callable[[], None]]:
+        """See Day."""
+        return [*super().acts(), *[self.wait_long] * 2]
+
+    def submit(self) -> None:
+        """Submit a vjob that has its CPUs somewhere."""
+        rms = self.site.world.rms
+        live = [job for job in map(rms.job, self.jobs) if job.state is not JobState.ENDED]
+        if sum(job.cpus for job in live) + 2 <= self.CPUS:
+            super().submit()
+
+    def sleep(self) -> None:
+        """Suspend a vjob, but seldom: one that was resumed makes room for nobody for a while."""
+        if self.dice.randrange(6) == 0:
+            super().sleep()
+
+    def wait_long(self) -> None:
+        """All engines and the leader are there, and all scripts have begun: who is in the way is named, and goes."""
+        self.silences = ("",)
+        for _ in range(12):
+            for engine in self.site.engines.values():
+                engine.alive(partial(_begin_scripts, engine))
+            self.site.tick()
+            self.hand_on()
+        self.silences = (*HOSTS, "", "")
+
+
+def _begin_scripts(engine: GroupEngine) -> None:
+    for vjob in engine.context.ledger.vjobs():
+        if vjob.state is S.RUNNING and not vjob.script_started:
+            engine.context.ledger.update_vjob(vjob.job_id, script_started=True)
 
 
 @pytest.mark.parametrize("kind", [Relieved, RelievedLed])
