@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rmsplugin.cli.shared.cells import cut, width_of, wrapped
 from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.printable import printable
 
@@ -56,9 +57,9 @@ class Column:
 
     def cell(self, text: str) -> str:
         """Return the text in the width of the column."""
-        if len(text) > self.width:
-            text = text[: self.width - 1] + "+" if self.width > 1 else text[: self.width]
-        return text.rjust(self.width) if self.right else text.ljust(self.width)
+        text = cut(text, self.width)
+        rest = " " * (self.width - width_of(text))
+        return f"{rest}{text}" if self.right else f"{text}{rest}"
 
 
 class FormatError(ValueError):
@@ -102,8 +103,8 @@ class Table:
             columns: from left to right.
             header: whether their titles come first.
             parsable: separated by |, whole and not aligned.
-            width: of a line, in characters: the words of the last column go on in further lines, and the widest of
-                the others are cut; columns with a fixed width are left as they are. None: any.
+            width: of a line, in cells of a terminal: the words of the last column go on in further lines, and the
+                widest of the others are cut; columns with a fixed width are left as they are. None: any.
         """
         self._columns = columns
         self._header = header
@@ -122,7 +123,7 @@ class Table:
         cells = [[text if text.strip() else _NOTHING for text in line] for line in cells]
         for index, column in enumerate(self._columns):
             if not column.fixed:
-                column.width = max([column.width, *(len(line[index]) for line in cells)])
+                column.width = max([column.width, *(width_of(line[index]) for line in cells)])
         if self._width is not None:
             self._narrow(self._width)
         for line in cells:
@@ -145,8 +146,8 @@ class Table:
     def _rendered(self, line: Sequence[str]) -> Iterator[str]:
         """The line of a row; or several, where what its last cell holds is longer than the column is wide."""
         *others, last = self._columns
-        whole = last.fixed or len(line[-1]) <= last.width
-        pieces = [line[-1]] if whole else textwrap.wrap(line[-1], last.width) or [_NOTHING]
+        whole = last.fixed or width_of(line[-1]) <= last.width
+        pieces = [line[-1]] if whole else wrapped(line[-1], last.width) or [_NOTHING]
         texts = [column.cell(text) for column, text in zip(others, line, strict=False)]
         yield " ".join([*texts, last.cell(pieces[0])]).rstrip()
         indent = " " * sum(column.width + 1 for column in others)
@@ -176,7 +177,7 @@ def table_of(arguments: argparse.Namespace, columns: Sequence[Column]) -> Table:
 
 
 def terminal_width(*, indent: int = 0) -> int | None:
-    """The width of the terminal that shows the output, in characters, behind an indent; None: a program reads it."""
+    """The width of the terminal that shows the output, in cells, behind an indent; None: a program reads it."""
     if not sys.stdout.isatty():
         return None
     import shutil  # here: it takes long to load, and programs call more often than people
@@ -235,7 +236,7 @@ def print_rows(
 
 def _with_something(columns: Sequence[Column], rows: Sequence[Row], width: int) -> Sequence[Column]:
     """The columns, without those that hold nothing in any row, where the lines of all would be wider than this."""
-    if not rows or max(map(len, Table(columns).lines(rows))) <= width:
+    if not rows or max(map(width_of, Table(columns).lines(rows))) <= width:
         return columns
     return [
         column for column in columns if column.fixed or any(column.field.text(row).strip() for row in rows)
