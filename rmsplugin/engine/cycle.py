@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import RmsJob
+from rmsplugin.assessment.promises import promises
 from rmsplugin.engine.assess.first_sight import FirstSight
 from rmsplugin.engine.assess.job_identity import JobIdentity
 from rmsplugin.engine.assess.queue import Order, Waiting
@@ -368,8 +369,9 @@ class Cycle:
         self, seen: Observation, queue: Sequence[Waiting], later: Sequence[Waiting], after: Configuration
     ) -> Ahead:
         """The places of vjobs that a decision leaves waiting, or that begin later."""
-        running = _running(after)
-        left = [waiting for waiting in queue if not (waiting.rests or waiting.job.display_id in running)]
+        # A vjob that has a place by a context switch that is under way needs no other one.
+        placed = _running(after) | promises(self._ledger.plans.open_steps()).keys()
+        left = [waiting for waiting in queue if not (waiting.rests or waiting.job.display_id in placed)]
         return places_ahead(self._capacities, seen, left, after, later)
 
     def _demand(self, seen: Observation, ahead: Ahead, after: Configuration) -> PowerDemand:
