@@ -126,6 +126,21 @@ def test_the_bmc_gets_its_order_only_when_slurm_has_nothing_there(world: World) 
     assert seen == [(), (), ()]
 
 
+def test_no_node_comes_on_for_a_vjob_that_has_a_place_by_the_switch_under_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_off(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.switch, "advance", lambda **_: [])  # its step is planned, and does not begin
+        job = world.submit(vms=1, cpus=2)
+        tick_until(world, lambda: bool(world.context.ledger.plans.open_steps()))
+        for _ in range(3):
+            world.tick(2.0)
+        assert (world.state(job), is_off(world, "n2", "n3")) == (S.WAITING, True)
+    tick_until(world, lambda: world.state(job) is S.RUNNING)
+    assert (world.host(job), is_off(world, "n2", "n3")) == ("n1", True)
+
+
 def test_a_node_with_a_vm_or_a_saved_state_stays_on(world: World) -> None:
     running, asleep = world.running(cpus=2), world.sleeping(cpus=2)
     nodes = {world.host(running), world.context.ledger.vms(asleep)[0].image_node}
@@ -561,6 +576,59 @@ def test_where_the_setting_is_taken_back_all_nodes_come_on(world: World) -> None
     world.start_engine()
     tick_until(world, lambda: states(world) == {})
     assert all(bmc.booted for bmc in world.power.bmcs.values())
+
+
+def forget_switches(world: World) -> None:
+    """As a ledger that was lost, or is that of one engine after groups have had engines."""
+    for switch in world.context.ledger.power.switches().values():
+        world.context.ledger.power.forget(switch)
+
+
+def test_a_node_that_is_off_and_that_the_ledger_does_not_know_is_found_and_comes_on_for_a_vjob(world: World) -> None:
+    all_off(world)
+    forget_switches(world)
+    world.power.bmcs["n2"].silent = True
+    before = world.power.calls.count(("reading", "n2"))
+    for _ in range(18):
+        world.tick(10.0)
+    assert states(world) == {"n1": OFF, "n3": OFF}, "silence proves nothing"
+    assert world.power.calls.count(("reading", "n2")) - before in (3, 4), "once a minute"
+    world.power.bmcs["n2"].silent = False
+    all_off(world)
+    assert all(world.context.ledger.power.is_off(node) for node in NODES)
+    jobs = [world.submit(vms=1, cpus=2) for _ in NODES]
+    tick_until(world, lambda: world.states(*jobs) == [S.RUNNING] * 3)
+    assert [world.power.calls.count((what, "n1")) for what in ("off", "on")] == [1, 1]
+    unharmed(world, *jobs)
+
+
+def test_a_node_that_slurm_has_off_by_our_word_and_that_is_on_is_left_until_it_is_needed(world: World) -> None:
+    all_off(world)
+    forget_switches(world)
+    world.power.bmcs["n1"].boots = False
+    world.power.switch_by_hand("n1", on=True)
+    tick_until(world, lambda: states(world).get("n1") is SwitchState.FAILED)
+    for _ in range(30):
+        world.tick(10.0)
+    assert world.power.bmcs["n1"].on and world.power.calls.count(("off", "n1")) == 1
+    assert not world.context.ledger.power.is_off("n1")
+    world.power.bmcs["n1"].boots = True
+    jobs = [world.submit(vms=1, cpus=2) for _ in NODES]
+    tick_until(world, lambda: world.states(*jobs) == [S.RUNNING] * 3, ticks=300)
+    assert world.power.calls.count(("off", "n1")) == 2, "only a boot has it back"
+    unharmed(world, *jobs)
+
+
+def test_a_node_that_an_administrator_has_powered_down_and_that_is_on_is_left_to_him(world: World) -> None:
+    world.rms.power_down("n2", "firmware")
+    tick_until(world, lambda: is_off(world, "n1", "n3"))
+    jobs = [world.submit(vms=1, cpus=2) for _ in NODES]
+    for _ in range(60):
+        world.tick(10.0)
+        resume_program(world)
+    assert world.rms.snapshot().nodes["n2"].power is NodePower.OFF
+    assert world.states(*jobs).count(S.RUNNING) == 2
+    assert [call for call in world.power.calls if call in (("off", "n2"), ("on", "n2"))] == []
 
 
 # -- killed at any instant -------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from rmsplugin.model.vm_names import parse_vm_name
 HOSTS = {"left": ("n1", "n2"), "right": ("n3", "n4")}
 #: What asks Slurm for something about a job.
 _ACTS = {"open_gate", "close_gate", "hold", "suspend", "resume", "requeue", "cancel", "extend_room"}
+#: What asks Slurm for something about the power of a node.
+_SWITCHES = {"power_down", "power_up", "repair_node"}
 
 
 class Recorded(Neighbours):
@@ -83,7 +85,7 @@ class GroupEngine(World):
 
     def _asks(self, kind: str, name: str, arguments: tuple[Any, ...]) -> None:
         """Check that it asks nothing of other groups' nodes, and for nothing about other groups' jobs."""
-        if kind in ("hypervisor", "agent"):
+        if kind in ("hypervisor", "agent", "power") or name in _SWITCHES:
             # A node sends a saved state to one of another group, which this engine asks nothing.
             asked = arguments[:1] if name == "send" else arguments
             nodes = {each for each in asked if isinstance(each, str)} & {*self.sizes}
@@ -275,6 +277,13 @@ class Site:
         for name in groups or tuple(self.engines):
             self.engines[name].tick()
             self.look()
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes, and the wrappers of all groups' jobs give their signs of life."""
+        self.world.pass_time(seconds)
+        for engine in self.engines.values():
+            if not engine.life.dead:
+                engine._give_signs_of_life()
 
     def where(self, job: int) -> dict[str, VJobState]:
         """The state of a vjob in each ledger that has it."""

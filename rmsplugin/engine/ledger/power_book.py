@@ -159,6 +159,11 @@ class PowerBook(LedgerTable):
             insert(db, "power_switches", _row(switch))
             return switch
 
+    def add(self, switch: NodeSwitch) -> None:
+        """Record a node of which nothing was known: no switch of this engine's has brought it there."""
+        with self._write() as db:
+            insert(db, "power_switches", _row(switch))
+
     def change(self, node: str, **changes: Any) -> None:
         """Change columns of a node's row. Raises NotFoundError if it has none."""
         with self._write() as db:

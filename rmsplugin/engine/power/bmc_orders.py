@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from rmsplugin.adapters.power.base import PowerDriver, PowerReading, PowerState
 from rmsplugin.energy.power import PowerClass
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 #: After the first failure nothing is tried for ``_FIRST_S``, then for twice as long each time, up to ``_MOST_S``.
 _FIRST_S, _MOST_S = 60.0, 3600.0
+#: Why a node is off of which the ledger did not know that.
+_UNKNOWN = "Slurm had it powered down before this engine had it"
 
 
 def back_off_s(failures: int) -> float:
@@ -76,6 +79,17 @@ class BmcOrders:
         """See that a node that is off is off still."""
         self._begin(switch, self._watch)
 
+    def take_in(self, node: str, boot_time: int, *, is_ours: bool) -> None:
+        """Find out whether a node is off that Slurm has powered down, and of which the ledger knows nothing.
+
+        Args:
+            node: its name.
+            boot_time: that Slurm has of it.
+            is_ours: whether an engine had Slurm power it down. It may be on all the same: its BMC had no order yet.
+        """
+        unknown = NodeSwitch(node, SwitchState.OFF, self._clock.now(), _UNKNOWN, boot_before=boot_time)
+        self._begin(unknown, lambda each: self._take_in(each, is_ours))
+
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _begin(self, switch: NodeSwitch, act: Callable[[NodeSwitch], None]) -> None:
@@ -99,7 +113,10 @@ class BmcOrders:
         self.start(carry_out, f"power {switch.node}")
 
     def _failed(self, switch: NodeSwitch, error: str) -> None:
-        """Record that the BMC did not do, or say, what it was asked."""
+        """Record that the BMC did not do, or say, what it was asked; of a node without a row nothing is recorded."""
+        if switch.node not in self._ledger.power.switches():
+            log.warning("%s: %s: %s", switch.node, switch.why, error)
+            return
         failures = switch.failures + 1
         until = self._clock.now() + back_off_s(failures)
         with self._ledger.transaction():
@@ -155,6 +172,20 @@ class BmcOrders:
         """Record an order before it is given."""
         self._ledger.power.change(switch.node, ordered=self._clock.of_the_host(), not_before=0.0)
         return self._ledger.power.switches()[switch.node]
+
+    def _take_in(self, switch: NodeSwitch, is_ours: bool) -> None:
+        found = self._driver.reading(switch.node)
+        if found.state is PowerState.OFF:
+            # Whoever ordered it: nothing runs there since.
+            self._add(replace(switch, ordered=found.at, proved=found.at), "power-off", f"is off: {_UNKNOWN}")
+        elif found.state is PowerState.ON and is_ours:
+            self._add(replace(switch, state=SwitchState.FAILED), "power-failed", f"is on: {_UNKNOWN}")
+
+    def _add(self, switch: NodeSwitch, kind: str, what: str) -> None:
+        with self._ledger.transaction():
+            if switch.node not in self._ledger.power.switches():
+                self._ledger.power.add(switch)
+                self._ledger.event(kind, f"{switch.node} {what}", node=switch.node)
 
     def _watch(self, switch: NodeSwitch) -> None:
         found = self._driver.reading(switch.node)

@@ -36,6 +36,8 @@ _OFF, _ON = NodeActionKind.POWER_OFF, NodeActionKind.POWER_ON
 _S = SwitchState
 _DAY_S = 86400.0
 _SOON = "it will be needed soon"
+#: What Slurm is told; it shows that beside the node.
+_REASON = "rmsplugin: nobody uses it"
 _SLURMS = "Slurm needs it for a job"
 _ALREADY = "Slurm has it on already, for a job or because somebody switched it on"
 #: A node that did not come on so often in a row is tried again only if a vjob would start there.
@@ -63,6 +65,7 @@ class Powering:
         self._said: list[str] = []
         self.classes = PowerClasses(settings, ledger.power)
         self.orders = BmcOrders(ledger, clock, driver)
+        self._asked: dict[str, float] = {}  # when nodes were asked of which the ledger does not know that they are off
 
     def switch_nodes(self, seen: Observation, demand: PowerDemand, report: CycleReport) -> frozenset[str]:
         """Go on with what is under way, and begin what is due; ``report`` receives what was begun, and what fails.
@@ -74,13 +77,14 @@ class Powering:
         switches = self._book.switches()
         if not self._settings.power.switch and not switches:
             return frozenset()
+        self._take_in(seen, switches)
         something = with_something(self._ledger, seen)
         for switch in switches.values():
             if switch.node in seen.rms.nodes and switch.node not in self.orders.under_way:
                 with report.alone(f"the power of {switch.node}"):
                     self._go_on(seen, switch, demand, something)
         self._decide(seen, demand, something, switches.keys() | demand.kept)
-        left = self._book.switches().values()
+        left = [each for each in self._book.switches().values() if each.node in seen.rms.nodes]
         report.problems += [f"{each.node}: {each.sentence}" for each in left if each.error]
         return frozenset(each.node for each in left if each.state is _S.GOING_OFF and not each.told)
 
@@ -116,6 +120,17 @@ class Powering:
         begun, ended, _ = self._idle_changes(seen, switchable(self._settings, self._driver, seen), known, something)
         return _since(known, begun, ended)
 
+    def _take_in(self, seen: Observation, known: Collection[str]) -> None:
+        """Find out about nodes that Slurm has off and the ledger has not: of another group before, or it was lost."""
+        if not self._settings.power.switch:
+            return
+        for node in switchable(self._settings, self._driver, seen):
+            found = seen.rms.nodes[node]
+            due = seen.taken - self._asked.get(node, -math.inf) > _WATCH_S
+            if found.power is NodePower.OFF and node not in known and due:
+                self._asked[node] = seen.taken
+                self.orders.take_in(node, found.boot_time, is_ours=found.reason.startswith(_REASON))
+
     # -- what is under way ---------------------------------------------------------------------------------------
 
     def _go_on(self, seen: Observation, switch: NodeSwitch, demand: PowerDemand, something: frozenset[str]) -> None:
@@ -148,7 +163,7 @@ class Powering:
         elif not switch.checked:
             self.orders.check(switch)
         elif room is not None and room.state is RoomState.HELD:
-            self._rms.power_down(node, "rmsplugin: nobody uses it")
+            self._rms.power_down(node, _REASON)
             self._book.change(node, told=self._clock.now())
 
     def _stays_after_all(

@@ -308,7 +308,8 @@ def power_sentence(ledger: Ledger, seen: Observation | None = None) -> str | Non
     """The nodes that are not simply on, are being emptied, hot or capped, in a sentence; None: there is none."""
     nodes: dict[SwitchState, list[str]] = {}
     for switch in ledger.power.switches().values():
-        nodes.setdefault(switch.state, []).append(switch.node)
+        if seen is None or switch.node in seen.rms.nodes:  # else it is another group's by now
+            nodes.setdefault(switch.state, []).append(switch.node)
     told = [f"{words}: {_some(nodes[state])}" for state, words in _POWER_WORDS.items() if state in nodes]
     switched = [f"nodes {'; '.join(told)}"] if told else []
     emptied = [plan.sentence.partition("; ")[0] for plan in ledger.plans.running() if plan.policy == ENERGY]

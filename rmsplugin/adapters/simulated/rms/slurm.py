@@ -282,6 +282,7 @@ class SimulatedRms(SimulatedCluster):
             self._called("power_down", node)
             self._require(node)
             self.powering.power_down(node)
+            self.set_node(node, reason=reason)
             self._move_on()
 
     def power_up(self, node: str) -> None:
