@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import pwd
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,12 +25,14 @@ from rmsplugin.adapters.nodes.base import MemoryReport, NodeCheck, NodeLooks, Re
 from rmsplugin.adapters.platform.base import HostInfo, Platform
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
-from rmsplugin.cli.check import probe
+from rmsplugin.cli.check import probe, unknown_vms
+from rmsplugin.cli.check.command import _look_at_all
 from rmsplugin.cli.check.host import FileFact, HostFacts, judge_host
 from rmsplugin.cli.check.memory import judge_bound, judge_partitions
 from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
 from rmsplugin.cli.check.nodes import judge_mounts_of, judge_node, judge_nodes, judge_pair
 from rmsplugin.cli.check.slurm import judge_slurm
+from rmsplugin.cli.check.within import Look
 from rmsplugin.engine.serve.ears import silent_doors
 from rmsplugin.errors import (
     HostKeyError,
@@ -563,6 +566,33 @@ def test_a_node_whose_mounts_were_not_looked_at_keeps_its_other_findings() -> No
     assert probe.probe_mounts(agents, ["n1"]) == {"n1": "it did not end in time"}
     (fault,) = judge_mounts_of(settings(), "n1", "it did not end in time")
     assert fault.level is Level.WARNING and "what guests mount was not looked at: it did not end" in fault.what
+
+
+@pytest.mark.parametrize(("target", "asked"), [("/home", ["n1"]), ("", [])])
+def test_check_has_nodes_look_at_mounts_where_guests_mount_something_and_the_node_answers(
+    monkeypatch: pytest.MonkeyPatch, target: str, asked: list[str]
+) -> None:
+    """Of n2 no more is told than that its agent is silent."""
+    mounts = [{"source": "10.0.0.1:/home", "target": target}] if target else []
+    looked: list[str] = []
+
+    def probed(agents: object, names: Sequence[str]) -> dict[str, str]:
+        looked.extend(names)
+        return dict.fromkeys(names, "it did not end in time")
+
+    nodes = [replace(NODE), replace(NODE, name="n2", agent="cannot be reached", fault=UnreachableError)]
+    seen: dict[str, object] = {"probe_slurm": SLURM, "probe_host": HOST, "probe_nodes": nodes}
+    seen |= {"become_engine_user": None, "probe_bounds": {}, "probe_pairs": []}
+    for name, answer in seen.items():
+        monkeypatch.setattr(probe, name, lambda *_, answer=answer, **__: answer)
+    monkeypatch.setattr(probe, "probe_mounts", probed)
+    monkeypatch.setattr(unknown_vms, "probe_unknown", lambda *_: {})
+    monkeypatch.setattr(unknown_vms, "judge_unknown", lambda _: [])
+    look = Look()
+    _look_at_all(settings(guest={"mounts": mounts}), argparse.Namespace(config=None, quick=True), look)
+    told = [found.subject for found in look.found if "what guests mount was not looked at" in found.what]
+    assert (looked, told) == (asked, [f"node {name}" for name in asked])
+    assert [found.what for found in look.found if found.subject == "node n2"][-1] == "node agent: cannot be reached"
 
 
 def test_what_containers_have_of_the_site_is_their_nodes_mount() -> None:
