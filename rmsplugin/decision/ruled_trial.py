@@ -148,22 +148,23 @@ class Trial:
             return False
         if not vjob.preemptible or vjob.target is VJobState.RUNNING or self._suspends is Suspends.NOBODY:
             return True
-        spared = self._suspends is Suspends.WHERE_SHORT or self._decision.reasons[vjob.name].code in _RUNS_ON
-        return spared and self._is_in_peace(vjob)
+        if self._suspends is Suspends.WHERE_SHORT:
+            return self._is_in_peace(vjob)
+        return self._decision.reasons[vjob.name].code in _RUNS_ON and self._may_stay(vjob)
 
     def _runs(self, vjob: VJob) -> bool:
         return self._configuration.state(vjob) is VJobState.RUNNING
 
     def _is_in_peace(self, vjob: VJob) -> bool:
         """Whether all VMs of a vjob run on nodes that are not short, and where they may be."""
-        short, up = self._configuration.overloaded(), self._site.up
+        short, locations = self._configuration.overloaded(), self._configuration.locations
+        return self._may_stay(vjob) and all(locations[vm.name].node not in short for vm in vjob.vms)
+
+    def _may_stay(self, vjob: VJob) -> bool:
+        """Whether all VMs of a vjob run where they may be, on nodes that are up."""
         places = [self._configuration.locations[vm.name] for vm in vjob.vms]
         return all(
-            at.state is VMState.RUNNING
-            and at.node is not None
-            and at.node in up
-            and at.node not in short
-            and vjob.allows(at.node)
+            at.state is VMState.RUNNING and at.node is not None and at.node in self._site.up and vjob.allows(at.node)
             for at in places
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Decision, Infeasible, ReasonCode
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import NodeState
 from rmsplugin.model.given_rules import given_rules
 from rmsplugin.model.joint import Spread
 from rmsplugin.model.rules import allowing
@@ -135,6 +137,38 @@ def test_of_one_that_is_exempt_and_one_that_is_preferred_none_makes_way_for_a_ne
     queue = Queue(*nodes(1, cpus=2)).add("a", "n1", state_s=10)
     queue.add("b", "n1", state_s=1e6, preference=VJobState.RUNNING)
     assert states(decide(policy, with_rules(queue, "ab"))) == {"a": "running", "b": "running"}
+
+
+def short_of_cpus(**known: Any) -> Configuration:
+    """``a`` has grown, so that ``n1`` has too few CPUs. By memory it could leave for ``n2``, where a rule bars it."""
+    queue = Queue(*nodes(2, cpus=4, memory_mib=4096)).add("b", "n1", cpus=2, memory_mib=3000, state_s=1e6)
+    queue.add("c", "n2", memory_mib=3000, preemptible=False).add("a", "n1", cpus=3, memory_mib=500, **known)
+    return with_rules(queue, "ac")
+
+
+@pytest.mark.parametrize("policy", ["easy-preempt", "mixed", "slowdown"])
+@pytest.mark.parametrize("known", [{"state_s": 10}, {"state_s": 1e6, "preference": VJobState.RUNNING}])
+def test_a_rule_that_bars_one_from_leaving_a_node_short_of_cpus_suspends_another_one_if_it_is_spared(
+    policy: str, known: dict[str, Any]
+) -> None:
+    """It is exempt, or preferred to run: without the rule, and room elsewhere, ``b`` makes way for it, too."""
+    assert states(decide(policy, short_of_cpus(**known))) == {"a": "running", "b": "sleeping", "c": "running"}
+
+
+@pytest.mark.parametrize("policy", ["easy-preempt", "mixed", "slowdown"])
+def test_two_that_are_exempt_share_the_cpus_of_their_node_where_a_rule_bars_one_from_leaving_it(policy: str) -> None:
+    source = short_of_cpus(state_s=10)
+    exempt = source.with_vjobs([replace(vjob, state_s=10.0) for vjob in source.vjobs])
+    assert set(states(decide(policy, exempt)).values()) == {"running"}
+
+
+@pytest.mark.parametrize("policy", ["easy-preempt", "mixed", "slowdown"])
+def test_one_that_is_exempt_leaves_a_node_that_drains_by_a_suspend_where_a_rule_bars_it_from_the_others(
+    policy: str,
+) -> None:
+    n1, n2 = nodes(2, cpus=4)
+    queue = Queue(replace(n1, state=NodeState.DRAINING), n2).add("c", "n2", state_s=1e6).add("a", "n1", state_s=10)
+    assert states(decide(policy, with_rules(queue, "ac"))) == {"c": "running", "a": "sleeping"}
 
 
 @pytest.mark.parametrize("policy", MAKING_WAY)
