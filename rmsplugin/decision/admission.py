@@ -201,14 +201,14 @@ def where_it_is(site: Site, vjob: VJob) -> dict[str, str]:
 
     A vjob counts as running also while some of its VMs still sleep (after a part of a plan).
     """
+    locations = [(vm.name, site.configuration.locations[vm.name]) for vm in vjob.vms]
+    here = {name: at.node for name, at in locations if at.node is not None and at.state.holds_memory}
+    if len(here) == len(locations):
+        return here
     nodes = [node.name for node in site.configuration.nodes]
     usable = [name for name in site.up if vjob.allows(name)] or [name for name in nodes if vjob.allows(name)] or nodes
-    places = {}
-    for vm in vjob.vms:
-        location = site.configuration.locations[vm.name]
-        known = location.node is not None and (location.state.holds_memory or location.node in usable)
-        places[vm.name] = location.node if known and location.node is not None else usable[0]
-    return places
+    there = {name: at.node for name, at in locations if at.node in usable}
+    return dict.fromkeys((name for name, _ in locations), usable[0]) | there | here
 
 
 def _in_place(vjob: VJob, why: Reason, room: NodeRoom) -> Reason:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from rmsplugin.decision.admission import Draft, admit, settle
 from rmsplugin.decision.conservative import Profile
 from rmsplugin.decision.easy import Reservation, Verdict, schedule
+from rmsplugin.decision.near import RoomAroundApart
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, needs, no_room, seconds, starts_within
 from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
@@ -33,14 +34,15 @@ def easy(configuration: Configuration, parameters: Parameters) -> Decision | Inf
 def conservative(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
     """Start all vjobs that delay none ahead of them."""
     draft = settle(configuration, _stays, Effort.within(parameters, checks=False))
-    room = admit(draft, parameters)
-    if isinstance(room, Infeasible):
-        return room
-    profile = Profile.of(room.members, room, remaining_s)
+    admitted = admit(draft, parameters)
+    if isinstance(admitted, Infeasible):
+        return admitted
+    room = RoomAroundApart(admitted)
+    profile = Profile.of(admitted.members, room, remaining_s)
     may_start = len(draft.others) if parameters.explains else _last_that_fits(draft.others, room)
     for number, vjob in enumerate(draft.others):
         if number >= may_start:  # whatever is reserved for it keeps nobody out
-            draft.stays_out(vjob, no_room(vjob, room, "free beside those that run"))
+            draft.stays_out(vjob, no_room(vjob, room.room, "free beside those that run"))
             continue
         if draft.effort.is_spent:
             words = "is not considered in this cycle, which has tried as many packings as it may"
@@ -52,13 +54,13 @@ def conservative(configuration: Configuration, parameters: Parameters) -> Decisi
             if not parameters.explains:
                 may_start = _last_that_fits(draft.others[:may_start], room)
         else:
-            draft.stays_out(vjob, _later(vjob, begin_s, room, profile.fits_now))
-    return draft.decision("conservative", room.placement)
+            draft.stays_out(vjob, _later(vjob, begin_s, room.room, profile.fits_now))
+    return draft.decision("conservative", room.room.placement)
 
 
-def _last_that_fits(vjobs: Sequence[VJob], room: NodeRoom) -> int:
+def _last_that_fits(vjobs: Sequence[VJob], room: RoomAroundApart) -> int:
     """The number of vjobs up to the last one that fits now: none behind it starts, whatever is reserved for others."""
-    running = room.names
+    running = room.room.names
     for number in reversed(range(len(vjobs))):
         if vjobs[number].name not in running and room.add(vjobs[number]):
             room.discard(vjobs[number])
@@ -97,13 +99,14 @@ def _stays(vjob: VJob) -> Reason | None:
 
 def _start(name: str, configuration: Configuration, parameters: Parameters, backfill: bool) -> Decision | Infeasible:
     draft = settle(configuration, _stays, Effort.within(parameters, checks=False))
-    room = admit(draft, parameters)
-    if isinstance(room, Infeasible):
-        return room
-    result = schedule(draft.others, list(room.members), room, remaining_s, backfill)
+    admitted = admit(draft, parameters)
+    if isinstance(admitted, Infeasible):
+        return admitted
+    room = RoomAroundApart(admitted)
+    result = schedule(draft.others, admitted.members, room, remaining_s, backfill)
     for vjob, verdict in result.verdicts:
-        _record(draft, vjob, verdict, room, result.reservation, parameters)
-    return draft.decision(name, room.placement)
+        _record(draft, vjob, verdict, room.room, result.reservation, parameters)
+    return draft.decision(name, room.room.placement)
 
 
 def _record(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rmsplugin.decision.room import NodeRoom, Site
+from rmsplugin.decision.room import NodeRoom, Room, Site
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Node, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources
@@ -111,26 +111,82 @@ def room_for(site: Site, vjobs: Iterable[VJob]) -> NodeRoom | None:
 
 
 def around_apart(room: NodeRoom, vjob: VJob) -> NodeRoom | None:
-    """Room for one more, where First Fit has VMs that need nodes of their own in its way; None if none is found.
+    """Room for one more, where VMs that need nodes of their own have First Fit go wrong; None if none is found.
 
-    First Fit gives these the first nodes with room, and may take that of a vjob behind them. So all are tried near
-    where they are, for a few such vjobs of a decision.
+    They stay where they are if they can, and First Fit may have others in the room that is empty. So this one is tried
+    beside all where they are. Or they get the first nodes with room, which may be that of a vjob behind them. So all
+    are tried near where they are, for a few such vjobs of a decision.
     """
-    effort = room.site.effort
-    if not effort.around or not room.free.holds(room.site.demands[vjob.name]):
+    effort, apart = room.site.effort, room.site.configuration.apart
+    if not apart or not room.free.holds(room.site.demands[vjob.name]):
         return None
-    if vjob.name not in room.site.configuration.apart and not _has_moved_one_apart(room):
+    beside = _beside_all(room, vjob)
+    if beside is not None or not effort.around:
+        return beside
+    if vjob.name not in apart and not any(each.name in apart for each in _moved(room)):
         return None
     found = near(loose(room.site), [*room.members, vjob])
     effort.around -= found is None
     return None if found is None else found.room
 
 
-def _has_moved_one_apart(room: NodeRoom) -> bool:
-    """Whether First Fit has VMs that need nodes of their own elsewhere than where they are."""
-    configuration = room.site.configuration
-    moved = (vjob for vjob in room.packed if vjob.name in configuration.apart)
-    return any(configuration.homes.get(vm.name) != room.placement[vm.name] for vjob in moved for vm in vjob.vms)
+def _beside_all(room: NodeRoom, vjob: VJob) -> NodeRoom | None:
+    """Room for one more beside all where they are, or near that; None if First Fit has nobody elsewhere."""
+    if room.present is None:
+        if not any(vm.name in room.site.configuration.homes for each in _moved(room) for vm in each.vms):
+            return None
+        found = near(loose(room.site), room.members)
+        room.present = room if found is None else found.room
+    beside = room.present
+    if beside is room or not beside.append(vjob):
+        return None
+    room.present = None
+    return beside
+
+
+def _moved(room: NodeRoom) -> list[VJob]:
+    """The vjobs that First Fit has elsewhere than where they are, or that are nowhere yet."""
+    homes = room.site.configuration.homes
+    return [vjob for vjob in room.packed if any(homes.get(vm.name) != room.placement[vm.name] for vm in vjob.vms)]
+
+
+class RoomAroundApart:
+    """Implements ``Room`` by the room of nodes; one that First Fit finds no room for is tried by ``around_apart``."""
+
+    def __init__(self, room: NodeRoom) -> None:
+        """``room``: the vjobs that run; it is changed, and ``room`` of this object is the one that counts."""
+        self.room = self._first = room
+        self._before: NodeRoom | None = None
+
+    @property
+    def by_halves(self) -> bool:
+        """See ``Room``."""
+        return self.room.by_halves
+
+    def add(self, item: VJob) -> bool:
+        """See ``Room``."""
+        self._before = None
+        if self.room.add(item):
+            return True
+        found = around_apart(self.room, item)
+        if found is not None:
+            self._before, self.room = self.room, found
+        return found is not None
+
+    def discard(self, item: VJob) -> None:
+        """See ``Room``."""
+        if self._before is None:
+            self.room.discard(item)
+        else:
+            self.room, self._before = self._before, None
+
+    def anew(self, items: Iterable[VJob]) -> NodeRoom | None:
+        """See ``Room``; from scratch, wherever they have been found a place now."""
+        return self._first.anew(items)
+
+    def later(self, items: Iterable[VJob], newest: VJob | None = None) -> Room[VJob] | None:
+        """See ``Room``; from scratch, wherever they have been found a place now."""
+        return self._first.later(items, newest)
 
 
 def loose(site: Site) -> Site:

@@ -214,6 +214,7 @@ class NodeRoom:
         self.refusals: dict[Hashable, Reason] = {}  # the reasons given since then to vjobs that find no room
         self.nowhere_near: set[Hashable] = set()  # shapes for which no few migrations make room
         self.barred: set[Hashable] = set()  # shapes of VMs that need nodes of their own, and find none by rules
+        self.present: NodeRoom | None = None  # with these members near where they are; this room: none was found
         self._bare: NodeRoom | None = None  # with the pinned members only
         self._ahead: NodeRoom | None = None
         self._ahead_count = 0  # the number of packed members in it
@@ -259,7 +260,7 @@ class NodeRoom:
     def _changed(self) -> None:
         """Note that a vjob has come or gone. Results so far are left to copies of this room as it was."""
         self._free_on, self.refusals, self._before = {}, {}, None
-        self.nowhere_near, self.barred = set(), set()
+        self.nowhere_near, self.barred, self.present = set(), set(), None
 
     def append(self, vjob: VJob) -> bool:
         """Place a vjob's VMs by FFD beside all present VMs, which stay where they are; all or none."""

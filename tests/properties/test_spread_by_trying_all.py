@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from examples import few
-from hypothesis import event, example, given, settings
+from hypothesis import assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from rmsplugin.decision.parameters import Parameters
@@ -75,6 +75,30 @@ def spread_across(draw: st.DrawFn) -> Configuration:
         preference = draw(st.sampled_from([None, None, None, VJobState.RUNNING]))
         vjobs.append(replace(vjob, rules=(*vjob.rules, *own), preemptible=firm, state_s=state_s, preference=preference))
     return replace(source, vjobs=tuple(vjobs))
+
+
+@st.composite
+def grown_across(draw: st.DrawFn) -> Configuration:
+    """Two or three nodes and vjobs that run there, of which some have grown, and a spread across some of them.
+
+    So nodes may be short of CPUs. Some vjobs were started just now, or are preferred by an administrator.
+    """
+    memory = st.sampled_from([512, 1024])
+    nodes = tuple(Node(f"n{i}", Resources(2, 2048)) for i in range(1, draw(st.integers(2, 3)) + 1))
+    names = [f"v{number}" for number in range(draw(st.integers(3, 5)))]
+    rule = Spread(frozenset(f"{name}-0" for name in draw(st.sets(st.sampled_from(names), min_size=2))))
+    vjobs, locations = [], {}
+    for name in names:
+        vm = VM(f"{name}-0", Resources(draw(st.sampled_from([1, 2])), draw(memory)))
+        state_s, preference = draw(st.sampled_from([(1e6, None), (10.0, None), (1e6, VJobState.RUNNING)]))
+        rules = (rule,) if vm.name in rule.vms else ()
+        vjobs.append(VJob(name, (vm,), rules=rules, time_limit_s=600.0, state_s=state_s, preference=preference))
+        locations[vm.name] = running_on(draw(st.sampled_from(nodes)).name)
+    held = {node.name: 0 for node in nodes}
+    for vjob in vjobs:
+        held[locations[vjob.vms[0].name].node or ""] += vjob.demand.memory_mib
+    assume(max(held.values()) <= 2048)
+    return Configuration(nodes, tuple(vjobs), locations)
 
 
 def obeys(vjobs: Sequence[VJob], places: Mapping[str, str]) -> bool:
@@ -215,3 +239,48 @@ def test_a_vjob_of_a_higher_tier_runs_if_any_placement_has_room_beside_those_of_
         assert (first.name in {vjob.name for vjob in running(source, decided(policy, source))}) is has_room(
             source.nodes, [first]
         )
+
+
+@pytest.mark.parametrize("policy", ["easy-preempt", "mixed", "slowdown"])
+@given(source=grown_across())
+@settings(max_examples=few(200), deadline=None)
+def test_no_rule_suspends_one_that_is_exempt_or_preferred_also_where_cpus_are_short(
+    policy: str, source: Configuration
+) -> None:
+    decision = decided(policy, source)
+    for vjob in source.vjobs:
+        if source.state(vjob) is VJobState.RUNNING and (vjob.state_s == 10 or vjob.preference is VJobState.RUNNING):
+            assert decision.states[vjob.name] is VJobState.RUNNING
+
+
+def with_an_empty_node() -> Configuration:
+    """First Fit has the second one on the empty node, which the last one needs: VMs that are apart stay."""
+    nodes = tuple(Node(f"n{i}", Resources(2, 1024)) for i in range(1, 4))
+    two, one = tuple(VM(f"v0-{k}", Resources(1, 256)) for k in range(2)), VM("v1-0", Resources(1, 256))
+    vjobs = (
+        VJob("v0", two, rules=(Spread(frozenset(vm.name for vm in two)),), time_limit_s=600.0),
+        VJob("v1", (one,), time_limit_s=600.0),
+        VJob("v2", (VM("v2-0", Resources(2, 512)),)),
+    )
+    at = {"v0-0": running_on("n2"), "v0-1": running_on("n3"), "v1-0": running_on("n2"), "v2-0": WAITING}
+    return Configuration(nodes, vjobs, at)
+
+
+@pytest.mark.parametrize("policy", sorted(NEVER_SUSPENDS))
+@given(source=spread_out())
+@example(source=with_an_empty_node())
+@settings(max_examples=few(200), deadline=None)
+def test_the_first_that_waits_starts_where_there_is_room_beside_all_where_they_are(
+    policy: str, source: Configuration
+) -> None:
+    """Wherever First Fit has those that run; for equal VMs, which First Fit places where any placement does."""
+    ready = [vjob for vjob in source.vjobs if source.state(vjob) is not VJobState.RUNNING]
+    if not ready or len({vm.demand for vm in ready[0].vms}) > 1:
+        return
+    run = [vjob for vjob in source.vjobs if source.state(vjob) is VJobState.RUNNING]
+    here, names = dict(source.homes), [vm.name for vm in ready[0].vms]
+    placements = itertools.product([node.name for node in source.nodes], repeat=len(names))
+    beside = any(holds(source.nodes, [*run, ready[0]], here | dict(zip(names, at, strict=True))) for at in placements)
+    event(f"room beside them: {beside}")
+    if beside:
+        assert decided(policy, source).states[ready[0].name] is VJobState.RUNNING
