@@ -201,10 +201,10 @@ def _traces(setup: Setup, group: Group, rates: dict[int, Rate], policies: Sequen
 
 
 def _signs(setup: Setup, group: Group, rates: dict[int, Rate]) -> Iterator[str]:
-    """Of the paper's two policies."""
+    """Of all policies that share load."""
     runs = []
     for number, rate in rates.items():
-        for name in POLICIES[1:3]:
+        for name in ROWS[1:]:
             submissions = trace(group, rate, setup.seed, setup.arrivals)
             watched = Watched(group, submissions, setup.policy(name, group), setup.given)
             watched.run()
