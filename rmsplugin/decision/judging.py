@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from rmsplugin.decision.admission import Draft, out_of, settle
+from rmsplugin.decision.part_types import wrong_types
 from rmsplugin.decision.reasons import unless_preemptible
 from rmsplugin.decision.result import Decision, Reason
 from rmsplugin.model.configuration import Configuration
@@ -21,6 +22,10 @@ from rmsplugin.model.vjob import VJobState
 
 def faults(configuration: Configuration, decision: Decision) -> Iterator[str]:
     """A sentence for each fault, the gravest first; none if the decision is right."""
+    wrong = list(wrong_types(decision))
+    if wrong:
+        yield from wrong
+        return
     known = {vjob.name for vjob in configuration.vjobs}
     for name in decision.states.keys() - known:
         yield f"it decided about {name!r}, and there is no such vjob"

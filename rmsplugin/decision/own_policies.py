@@ -16,6 +16,7 @@ from importlib import metadata
 
 from rmsplugin.decision.judging import faults
 from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.part_types import kind_of
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.errors import OwnPolicyError
 from rmsplugin.known_objects import ForeignObjectError, require_known
@@ -43,7 +44,7 @@ def find(name: str) -> OwnPolicy:
     except (Exception, SystemExit) as error:
         raise OwnPolicyError(f"policy {name} cannot be loaded: {_told(error)}") from None
     if not callable(policy):
-        raise OwnPolicyError(f"policy {name} is no function, but {_kind(policy)}")
+        raise OwnPolicyError(f"policy {name} is no function, but {kind_of(policy)}")
     own: OwnPolicy = policy
     return own
 
@@ -99,7 +100,7 @@ def _asked(name: str, policy: OwnPolicy, configuration: Configuration, parameter
     if isinstance(found, Infeasible):
         return Infeasible(f"policy {name}: {found.explanation}")
     if not isinstance(found, Decision):
-        return _fault(f"{name} gave {_kind(found)}, and not a Decision")
+        return _fault(f"{name} gave {kind_of(found)}, and not a Decision")
     try:
         require_known(found)
     except Exception as error:
@@ -130,7 +131,3 @@ def _told(error: BaseException) -> str:
     place = f" ({where[-1].filename}, line {where[-1].lineno})" if where else ""
     words = " ".join(str(error).split())[:300]
     return f"{type(error).__name__}: {words}{place}" if words else f"{type(error).__name__}{place}"
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else f"a value of type {type(value).__name__}"

@@ -193,6 +193,44 @@ def test_a_decision_that_cannot_be_is_refused_with_its_fault(write: Write, chang
 
 
 @pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            "states={name: str(each) for name, each in d.states.items()}",
+            "it has vjob runs running, which is a value of type str",
+        ),
+        ("states=list(d.states.items())", "its states are a value of type list"),
+        ("placement=None", "its placement are None, and no mapping"),
+        ("placement={**d.placement, 'runs-0': 1}", "its placement have a value of type int for 'runs-0', and no str"),
+        ("barred={'last': 'runs'}", "its barred have a value of type str for 'last', and no Barred"),
+        ("barred=None", "its barred are None, and no mapping"),
+        ("sentence=None", "its sentence is None, and no str"),
+        ("cut_short=3", "its cut_short is a value of type int, and no str"),
+        ("sample_first='no'", "its sample_first is a value of type str, and no bool"),
+        (
+            "reasons={**d.reasons, 'last': Reason('full', 'x')}",
+            "the code of its reason for vjob last is a value of type str",
+        ),
+        ("reasons={**d.reasons, 'last': Reason(ReasonCode.FITS, None)}", "its reason for vjob last is None"),
+        (
+            "reasons={**d.reasons, 'last': Reason(ReasonCode.FITS, '', [1])}",
+            "the numbers of its reason for vjob last are",
+        ),
+        (
+            "reasons={**d.reasons, 'last': Reason(ReasonCode.FITS, '', {'of': [1]})}",
+            "last have a value of type list for 'of'",
+        ),
+        ("reasons={**d.reasons, 'last': Reason(ReasonCode.FITS, '', {1: 1})}", "last have a value of type int for 1"),
+        ("reasons={**d.reasons, 'last': Reason(ReasonCode.FITS, '', {'of': float('nan')})}", "have nan for 'of'"),
+    ],
+)
+def test_a_decision_with_a_part_of_another_type_is_refused_with_that(write: Write, change: str, told: str) -> None:
+    """A string that equals a state is none: the plan would be wrong by it."""
+    name = write(f"def decide(c, p):\n    d = all_run(c, p)\n    return replace(d, {change})\n")
+    assert told in refusal(name)
+
+
+@pytest.mark.parametrize(
     ("state", "rules", "told"),
     [
         (NodeState.DRAINING, (), "VM waits-0 is to be on n2, which is draining"),
