@@ -40,7 +40,7 @@ def runnable(
         size = Resources(cluster.booked_of(job), cluster.vm_memory_mib(job))
         key = cluster.vms_of(job), size, rules.selecting(job), job.wishes, job.switches
         if key not in found:
-            names = tuple(f"{job.job_id}-{index}" for index in range(cluster.vms_of(job)))
+            names = tuple(f"vm{index}" for index in range(cluster.vms_of(job)))  # the sentence is of all that are alike
             alone = SimulatedVJob(0, job, names, size, (Phase(job.run_s, (float(size.cpus),)),), since_s=job.submit_s)
             found[key] = _obstacle(assessor, alone, parameters)
         if not found[key]:

@@ -91,6 +91,16 @@ def test_a_job_that_rules_let_run_nowhere_is_left_out_and_named(capsys: pytest.C
     assert "has no job that can be simulated" in err and "fences and bans leave it no node" in err
 
 
+def test_of_two_jobs_that_are_alike_none_is_left_out_with_the_names_of_the_others_vms(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("r.toml").write_text('[rule.none]\nkind = "capacity"\nmost = 0\n')
+    _, _, err = call(capsys, "simulate", *CLUSTER, "--policy", "fcfs", "--rules", "r.toml")
+    told = [line.partition(" never runs ")[2] for line in err.splitlines() if " never runs " in line]
+    assert len(told) == 2 and told[0] == told[1]
+    assert "1 node with room for vm0, but rule none: capacity: at most 0 of 'vm0' on 'n1' bars it from 1" in told[0]
+
+
 def test_a_rule_that_selects_nobody_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("r.toml").write_text('[rule.x]\nkind = "spread"\nusers = ["77"]\n')
     status, _, err = call(capsys, "simulate", *CLUSTER, "--policy", "fcfs", "--rules", "r.toml")
