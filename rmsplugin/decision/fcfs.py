@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from rmsplugin.decision.admission import Draft, admit, settle
 from rmsplugin.decision.conservative import Profile
 from rmsplugin.decision.easy import Reservation, Verdict, schedule
-from rmsplugin.decision.near import RoomAroundApart
+from rmsplugin.decision.near import RoomBesideAll
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, needs, no_room, seconds, starts_within
 from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
@@ -37,7 +37,7 @@ def conservative(configuration: Configuration, parameters: Parameters) -> Decisi
     admitted = admit(draft, parameters)
     if isinstance(admitted, Infeasible):
         return admitted
-    room = RoomAroundApart(admitted)
+    room = RoomBesideAll(admitted)
     profile = Profile.of(admitted.members, room, remaining_s)
     may_start = len(draft.others) if parameters.explains else _last_that_fits(draft.others, room)
     for number, vjob in enumerate(draft.others):
@@ -58,7 +58,7 @@ def conservative(configuration: Configuration, parameters: Parameters) -> Decisi
     return draft.decision("conservative", room.room.placement)
 
 
-def _last_that_fits(vjobs: Sequence[VJob], room: RoomAroundApart) -> int:
+def _last_that_fits(vjobs: Sequence[VJob], room: RoomBesideAll) -> int:
     """The number of vjobs up to the last one that fits now: none behind it starts, whatever is reserved for others."""
     running = room.room.names
     for number in reversed(range(len(vjobs))):
@@ -102,7 +102,7 @@ def _start(name: str, configuration: Configuration, parameters: Parameters, back
     admitted = admit(draft, parameters)
     if isinstance(admitted, Infeasible):
         return admitted
-    room = RoomAroundApart(admitted)
+    room = RoomBesideAll(admitted)
     result = schedule(draft.others, admitted.members, room, remaining_s, backfill)
     for vjob, verdict in result.verdicts:
         _record(draft, vjob, verdict, room.room, result.reservation, parameters)

@@ -120,7 +120,7 @@ def around_apart(room: NodeRoom, vjob: VJob) -> NodeRoom | None:
     effort, apart = room.site.effort, room.site.configuration.apart
     if not apart or not room.free.holds(room.site.demands[vjob.name]):
         return None
-    beside = _beside_all(room, vjob)
+    beside = beside_all(room, vjob)
     if beside is not None or not effort.around:
         return beside
     if vjob.name not in apart and not any(each.name in apart for each in _moved(room)):
@@ -130,12 +130,11 @@ def around_apart(room: NodeRoom, vjob: VJob) -> NodeRoom | None:
     return None if found is None else found.room
 
 
-def _beside_all(room: NodeRoom, vjob: VJob) -> NodeRoom | None:
+def beside_all(room: NodeRoom, vjob: VJob) -> NodeRoom | None:
     """Room for one more beside all where they are, or near that; None if First Fit has nobody elsewhere."""
     if room.present is None:
-        if not any(vm.name in room.site.configuration.homes for each in _moved(room) for vm in each.vms):
-            return None
-        found = near(loose(room.site), room.members)
+        moves = any(vm.name in room.site.configuration.homes for each in _moved(room) for vm in each.vms)
+        found = near(loose(room.site), room.members) if moves else None
         room.present = room if found is None else found.room
     beside = room.present
     if beside is room or not beside.append(vjob):
@@ -150,8 +149,8 @@ def _moved(room: NodeRoom) -> list[VJob]:
     return [vjob for vjob in room.packed if any(homes.get(vm.name) != room.placement[vm.name] for vm in vjob.vms)]
 
 
-class RoomAroundApart:
-    """Implements ``Room`` by the room of nodes; one that First Fit finds no room for is tried by ``around_apart``."""
+class RoomBesideAll:
+    """Implements ``Room`` by the room of nodes; one without room by First Fit is tried by ``beside_all``."""
 
     def __init__(self, room: NodeRoom) -> None:
         """``room``: the vjobs that run; it is changed, and ``room`` of this object is the one that counts."""
@@ -168,7 +167,9 @@ class RoomAroundApart:
         self._before = None
         if self.room.add(item):
             return True
-        found = around_apart(self.room, item)
+        apart, free = self.room.site.configuration.apart, self.room.free
+        fits = apart and free.holds(self.room.site.demands[item.name])
+        found = beside_all(self.room, item) if fits else None
         if found is not None:
             self._before, self.room = self.room, found
         return found is not None

@@ -214,7 +214,7 @@ class NodeRoom:
         self.refusals: dict[Hashable, Reason] = {}  # the reasons given since then to vjobs that find no room
         self.nowhere_near: set[Hashable] = set()  # shapes for which no few migrations make room
         self.barred: set[Hashable] = set()  # shapes of VMs that need nodes of their own, and find none by rules
-        self.present: NodeRoom | None = None  # with these members near where they are; this room: none was found
+        self.present: NodeRoom | None = None  # with these members near where they are; this room: no other one is
         self._bare: NodeRoom | None = None  # with the pinned members only
         self._ahead: NodeRoom | None = None
         self._ahead_count = 0  # the number of packed members in it
