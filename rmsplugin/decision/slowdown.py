@@ -425,7 +425,15 @@ class _Walk:
             return f"has waited {seconds(vjob.waited_s)} in all, longer than its bound, and goes first"
         needed_s = still_expected_s(vjob.time_limit_s, vjob.ran_s)
         said = f"is expected to need {seconds(needed_s)} more, has waited {seconds(vjob.waited_s)}"
-        return f"{said}: expansion {self.ranks.expansions[vjob.name]:.1f}"
+        return f"{said}: expansion {self._weighed(vjob)}"
+
+    def _weighed(self, vjob: VJob) -> str:
+        """The expansion; and what its times alone make of it, where the site's weight makes another number of that."""
+        found, weight = self.ranks.expansions[vjob.name], weight_of(vjob, self.parameters)
+        shown = f"{found:.1f}"
+        if weight <= 0 or f"{found / weight:.1f}" == shown:
+            return shown
+        return f"{shown} ({found / weight:.1f} by its times, weighed {weight:.1f} for its priority)"
 
     def _against(self, vjob: VJob, victim: VJob) -> str:
         if vjob.priority > victim.priority:

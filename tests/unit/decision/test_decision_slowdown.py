@@ -444,6 +444,13 @@ def test_slurms_priority_is_a_weight_or_for_ties_or_the_order() -> None:
     assert voiced("order") == {"a"}
 
 
+def test_a_reason_tells_what_the_weight_makes_of_an_expansion() -> None:
+    queue = Queue(*nodes(1)).add("r", "n1", preemptible=True, state_s=0.0)
+    decision = queue.add("a", waited_s=30, weight=1.5).add("b", waited_s=30).decide("slowdown", exempt_s=1e6)
+    assert str(decision.reasons["a"]).endswith("expansion 2.2 (1.5 by its times, weighed 1.5 for its priority)")
+    assert str(decision.reasons["b"]).endswith("expansion 1.5")
+
+
 def test_a_tenth_of_the_weight_has_to_wait_ten_times_as_long_for_what_it_needs() -> None:
     def starts(waited_s: float) -> bool:
         queue = Queue(*nodes(1)).add("a", waited_s=120).add("b", waited_s=waited_s, weight=0.1)
