@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -108,6 +109,8 @@ def _main(argv: Sequence[str]) -> int:
     own_words, command_words = split_command(argv)
     if sys.stdout is None:
         return _closed_output()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that its encoding lacks must not cost the listing
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         arguments = _parsed(own_words, command_words)
     except OSError as error:  # of a help

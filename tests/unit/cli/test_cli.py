@@ -481,6 +481,20 @@ def test_a_reader_that_has_seen_enough_is_no_fault(site: Path, engine: FakeEngin
     assert (done.stdout.splitlines()[-1], done.stderr) == ("0", "")
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_names_that_the_terminals_encoding_lacks_are_escaped(site: Path, engine: FakeEngine, encoding: str) -> None:
+    name = "étude-日本"
+    engine.lay("/v1/vjobs", {"vjobs": [{**VJOBS[0], "name": name}]})
+    known = {**environment(site), "PYTHONIOENCODING": encoding}
+    words = ("--noheader", "--format=name"), ("--json",)
+    listed, document = (
+        subprocess.run([PROGRAM, "vjobs", *each], env=known, capture_output=True, check=False) for each in words
+    )
+    assert (listed.returncode, listed.stderr, document.returncode) == (0, b"", 0)
+    assert listed.stdout.strip() == name.encode(encoding, "backslashreplace")
+    assert json.loads(document.stdout.decode(encoding))["vjobs"][0]["name"] == name
+
+
 def test_a_full_disk_is_one_line(site: Path, engine: FakeEngine) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
