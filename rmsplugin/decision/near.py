@@ -155,7 +155,8 @@ class RoomBesideAll:
     def __init__(self, room: NodeRoom) -> None:
         """``room``: the vjobs that run; it is changed, and ``room`` of this object is the one that counts."""
         self.room = self._first = room
-        self._before: NodeRoom | None = None
+        self._before: NodeRoom | None = None  # the room before the last ``add``, if that has gone to another one
+        self._present: NodeRoom | None = None  # that of the room before the last ``add``
 
     @property
     def by_halves(self) -> bool:
@@ -164,7 +165,7 @@ class RoomBesideAll:
 
     def add(self, item: VJob) -> bool:
         """See ``Room``."""
-        self._before = None
+        self._before, self._present = None, self.room.present
         if self.room.add(item):
             return True
         apart, free = self.room.site.configuration.apart, self.room.free
@@ -176,9 +177,11 @@ class RoomBesideAll:
 
     def discard(self, item: VJob) -> None:
         """See ``Room``."""
+        self.room.discard(item)
         if self._before is None:
-            self.room.discard(item)
+            self.room.present = self._present
         else:
+            self._before.present = self.room
             self.room, self._before = self._before, None
 
     def anew(self, items: Iterable[VJob]) -> NodeRoom | None:

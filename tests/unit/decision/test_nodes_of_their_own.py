@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from unit.queues import Queue, nodes, states
 
+from rmsplugin.decision import near
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Decision, ReasonCode
@@ -211,15 +212,26 @@ def test_one_starts_on_a_node_that_is_empty_wherever_first_fit_has_those_that_ru
     assert found.placement["b-0"] == "n1"
 
 
+def behind_one_that_waits(**longer: int) -> Configuration:
+    """``w`` waits for the whole cluster, which it has in 500 s; those of so many CPUs run longer, ``c`` not."""
+    source = an_empty_node().configuration
+    queue = Queue(*source.nodes)
+    queue.vjobs, queue.locations = list(source.vjobs[:2]), {at: source.locations[at] for at in ("a-0", "a-1", "r-0")}
+    queue.add("w", vms=3, cpus=4, time_limit_s=600)
+    for name, cpus in longer.items():
+        queue.add(name, cpus=cpus, time_limit_s=1e5)
+    return with_rules(queue.add("c", cpus=4, time_limit_s=60), spread("a"))
+
+
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_one_that_would_delay_another_one_starts_on_no_empty_node_either(policy: str) -> None:
-    """``w`` waits for the whole cluster, which it has in 500 s, and ``b`` may run for longer; then ``c`` starts."""
-    queue = an_empty_node().configuration
-    one = Queue(*queue.nodes)
-    one.vjobs, one.locations = (
-        list(queue.vjobs[:2]),
-        {name: at for name, at in queue.locations.items() if name != "b-0"},
-    )
-    one.add("w", vms=3, cpus=4, time_limit_s=600).add("b", cpus=4, time_limit_s=1e5).add("c", cpus=4, time_limit_s=60)
-    found = decide(policy, with_rules(one, spread("a")))
+    found = decide(policy, behind_one_that_waits(b=4))
     assert states(found) == {"a": "running", "r": "running", "w": "waiting", "b": "waiting", "c": "running"}
+
+
+def test_the_room_beside_all_is_made_once_for_all_that_would_delay_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Site] = []
+    look = near.near
+    monkeypatch.setattr(near, "near", lambda site, *more: made.append(site) or look(site, *more))
+    assert states(decide("easy", behind_one_that_waits(b=4, small=1, d=4, e=4)))["c"] == "running"
+    assert len(made) == 1
