@@ -6,6 +6,7 @@ The tests follow each other on one cluster: a node that a test switches on is on
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -116,6 +117,21 @@ def test_idle_nodes_go_off_and_one_comes_on_for_a_vjob(cluster: Powered) -> None
     assert "n1 is on: a vjob needs it" in cluster.power_events("n1")
     wait_off(cluster, "n1")
     share_templates(cluster)
+
+
+def test_nodes_that_are_off_are_found_where_the_ledger_does_not_know_of_them(cluster: Powered) -> None:
+    """As after one that was lost, or in a group that gets hosts of another one."""
+    before = len(cluster.power_events("n1"))
+    cluster.kill("head", "engine")
+    with closing(sqlite3.connect(cluster.ledger())) as db, db:
+        db.execute("delete from power_switches")
+    cluster.restart_engine()
+    wait_off(cluster, "n1", "n2", "n3")
+    (found,) = cluster.power_events("n1")[before:]
+    assert found == "n1 is off: Slurm had it powered down before this engine had it"
+    job = cluster.sbatch(SCRIPT, *KIND)
+    assert_whole(cluster, job)
+    wait_off(cluster, "n1", "n2", "n3")
 
 
 def test_native_jobs_have_their_nodes_whether_the_engine_runs_or_not(cluster: Powered) -> None:
