@@ -7,7 +7,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from rmsplugin.adapters.bounded import Permit
@@ -44,6 +44,9 @@ _RENEW_S = 180 * 86400
 #: the question and cannot answer, since munge on its host has died, costs MessageTimeout, and is not waited for.
 _QUESTIONS = ("show node", "show partition", "show reservation", "show config")
 _AFTER_CONFIGURATION = "\nSlurmctld("
+
+#: Limits of more arrays than these are read from what Slurm tells of all jobs: each question is one to slurmctld.
+_FEW_ARRAYS = 16
 
 # The node's agent ends the sleep, which it knows by the mark; then the job has completed. Slurm's own end is for all of
 # its processes: the shell has no trap, so it is not waited for. --export=NIL leaves no PATH.
@@ -187,9 +190,10 @@ class SlurmCli:
     def job(self, job_id: int) -> RmsJob:
         """See ``Rms.job``."""
         row = self._row(job_id)
-        if row.task and row.job.eligible:
+        if row.task and row.job.eligible and row.job.gated:
             # Whether its array's limit leaves room shows only beside its siblings.
-            siblings = self._within_limits(self._rows(row.array_id), row.array_id)
+            rows = self._rows(row.array_id)
+            siblings = slurm_text.within_array_limits(rows, self._limits(rows))
             return next((each for each in siblings if each.target == row.target), row).job
         return row.job
 
@@ -450,15 +454,18 @@ class SlurmCli:
         select = ("-h", "-a", "-r", "--states=all", *which)
         return self._run("squeue", *select, "-O", slurm_text.squeue_format(token)), token
 
-    def _within_limits(self, rows: list[JobRow], array_id: int) -> list[JobRow]:
-        """The rows, of one array, as its limit leaves them eligible."""
-        return slurm_text.within_array_limits(rows, self._limits(rows, str(array_id)))
+    def _limits(self, rows: list[JobRow]) -> dict[int, int]:
+        """The limits of arrays, as far as they decide something."""
+        arrays = slurm_text.limited_arrays(rows)
+        return slurm_text.array_limits(self._told_arrays(arrays), rows) if arrays else {}
 
-    def _limits(self, rows: list[JobRow], *array_id: str) -> dict[int, int]:
-        """The limits of all arrays, or of one, as far as they decide something."""
-        if not slurm_text.limits_matter(rows):
-            return {}
-        return slurm_text.array_limits(self._run("scontrol", "show", "job", "-o", *array_id), rows)
+    def _told_arrays(self, arrays: Sequence[int]) -> str:
+        """What scontrol tells of these arrays, and maybe of other jobs."""
+        if len(arrays) <= _FEW_ARRAYS:
+            text = "".join(f"show job {array}\n" for array in arrays)
+            with suppress(NotFoundError):  # the last job of one has just been forgotten
+                return slurm_records.answers(self._run("scontrol", "-o", text=text, questions=len(arrays)))
+        return self._run("scontrol", "show", "job", "-o")
 
 
 def _jobs(rows: list[JobRow], limits: Mapping[int, int]) -> tuple[RmsJob, ...]:

@@ -234,9 +234,9 @@ def with_split(rows: list[JobRow]) -> Iterator[JobRow]:
             yield row
 
 
-def limits_matter(rows: Iterable[JobRow]) -> bool:
-    """Whether an array's limit on running elements decides something now: some of its elements wait."""
-    return any(row.task and row.job.eligible for row in rows)
+def limited_arrays(rows: Iterable[JobRow]) -> list[int]:
+    """The ids of the arrays whose limits decide something now: elements of them wait behind the gate. Ascending."""
+    return sorted({row.array_id for row in rows if row.task and row.job.eligible and row.job.gated})
 
 
 def within_array_limits(rows: Iterable[JobRow], limits: Mapping[int, int]) -> list[JobRow]:

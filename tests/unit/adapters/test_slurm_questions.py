@@ -14,6 +14,7 @@ from patience import PATIENCE_S
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
+from rmsplugin.errors import NotFoundError
 
 CONFIGURATION = {
     "PreemptMode": "OFF",
@@ -161,3 +162,76 @@ def test_one_process_tells_all_but_jobs(echo: str, monkeypatch: pytest.MonkeyPat
     assert (found.preempt_mode, found.version) == ("OFF", "22.05.8")
     assert {name: each.nodes for name, each in found.partitions.items()} == {"vjob": ("front1",)}
     assert {name: each.end_time for name, each in found.reservations.items()} == {"rmsplugin_gate": 2}
+
+
+# --- limits of arrays ---
+
+ELEMENT = {"State": "PENDING", "PriorityLong": "5", "MinMemory": "96M", "Dependency": "(null)"}
+
+
+class Arrays:
+    """Slurm with arrays of two elements, of which one may run at once; what it is asked about jobs is kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, gated: range, others: range = range(0)) -> None:
+        self.commands = SlurmCli()
+        self.asked: list[str] = []
+        self.forgotten: set[int] = set()
+        self._licenses = dict.fromkeys(gated, "vjobgate:1") | dict.fromkeys(others, "(null)")
+        monkeypatch.setattr(self.commands, "_run", self._run)
+
+    def eligible(self) -> list[str]:
+        return [job.display_id for job in self.commands.snapshot().jobs if job.eligible]
+
+    def _run(self, program: str, *words: str, **options: Any) -> str:
+        if program == "squeue":
+            arrays = self._licenses.items()
+            return "".join(_element(words[-1], each, task, licenses) for each, licenses in arrays for task in (1, 2))
+        if words == ("show", "job", "-o"):
+            self.asked.append("all")
+            return "".join(map(self._record, self._licenses))
+        text = options.get("text", "")
+        if text.startswith("show job"):
+            self.asked.append(text)
+            named = [int(line.removeprefix("show job ")) for line in text.splitlines()]
+            if self.forgotten.intersection(named):
+                raise NotFoundError("Invalid job id specified")
+            return "".join(f"scontrol: {self._record(each)}" for each in named)
+        return says(options)
+
+    def _record(self, array: int) -> str:
+        return f"JobId={array} ArrayJobId={array} ArrayTaskId=1-2%1 ArrayTaskThrottle=1 \n"
+
+
+def _element(form: str, array: int, task: int, licenses: str) -> str:
+    """What squeue prints of an element that waits."""
+    *words, token = form.split("\x1f")
+    known = ELEMENT | {"JobArrayID": f"{array}_{task}", "JobID": str(array), "ArrayJobID": str(array)}
+    known |= {"ArrayTaskID": str(task), "Licenses": licenses}
+    values = (known.get(word.strip(",").partition(":")[0], "0") for word in words)
+    return "".join(f"{value}\x1f" for value in values) + f"{token}\n"
+
+
+def test_no_jobs_are_asked_for_where_only_arrays_without_the_gate_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the many of a large cluster: the records of all its jobs would be read in each cycle."""
+    slurm = Arrays(monkeypatch, gated=range(0), others=range(20, 25))
+    assert len(slurm.eligible()) == 10
+    assert slurm.asked == []
+
+
+def test_only_the_arrays_that_wait_behind_the_gate_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Arrays(monkeypatch, gated=range(7, 9), others=range(20, 22))
+    assert slurm.eligible() == ["7_1", "8_1", "20_1", "20_2", "21_1", "21_2"]
+    assert slurm.asked == ["show job 7\nshow job 8\n"]
+
+
+def test_all_jobs_are_asked_for_where_slurm_has_forgotten_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Arrays(monkeypatch, gated=range(7, 9))
+    slurm.forgotten = {8}
+    assert slurm.eligible() == ["7_1", "8_1"]
+    assert slurm.asked == ["show job 7\nshow job 8\n", "all"]
+
+
+def test_all_jobs_are_asked_for_where_many_arrays_wait_behind_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Arrays(monkeypatch, gated=range(20, 37))
+    assert len(slurm.eligible()) == 17
+    assert slurm.asked == ["all"]

@@ -270,9 +270,10 @@ def test_an_element_that_is_opened_counts_like_one_under_way() -> None:
     assert [row.task for row in limited if row.job.eligible] == ["1", "2"]
 
 
-def test_limits_matter_only_where_elements_wait() -> None:
-    assert slurm_text.limits_matter(rows(array(("1", "20", "PENDING"))))
-    assert not slurm_text.limits_matter(rows(array(("1", "20", "RUNNING")) + squeue()))
+def test_limits_matter_only_where_elements_wait_behind_the_gate() -> None:
+    assert slurm_text.limited_arrays(rows(array(("1", "20", "PENDING"), ("2", "20", "PENDING")))) == [20]
+    assert not slurm_text.limited_arrays(rows(array(("1", "20", "RUNNING")) + squeue()))
+    assert not slurm_text.limited_arrays(rows(array(("1", "20", "PENDING"), licenses="matlab:1")))
 
 
 RECORDS = (
