@@ -1,15 +1,17 @@
 """Shares: the energy of a cluster by node, and by whose VMs were there.
 
-A VM takes what its CPUs take. What its node takes besides is divided among all that are there, by their CPUs. What a
-node takes while it has nothing, or goes off, is off and comes on, is nobody's: so all shares together are what the
-cluster took.
+A VM takes what its CPUs take; where VMs have more CPUs together than their node, each has so much less of them. What
+its node takes besides is divided among all that are there, by their CPUs. What a node takes while it has nothing, or
+goes off, is off and comes on, is nobody's: so all shares together are what the cluster took.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rmsplugin.energy.account import Account, OffTime, Span, account
 from rmsplugin.energy.local_clock import LocalClock
@@ -56,9 +58,7 @@ def by_node(
         off_times: when nodes were off.
         period: what counts.
     """
-    spans: dict[str, list[Span]] = {name: [] for name in cpus}
-    for use in uses:
-        spans[use.node].append(Span(use.node, use.begin_s, use.end_s, use.cpus))
+    there = _by_node(cpus, uses)
     off: dict[str, list[OffTime]] = {name: [] for name in cpus}
     for each in off_times:
         off[each.node].append(each)
@@ -66,7 +66,8 @@ def by_node(
     for name in cpus:
         own = EnergyParameters({name: parameters.classes[name]}, price=parameters.price, co2=parameters.co2)
         span = (period.begin_s, period.end_s, period.clock)
-        found[name] = account(own, cpus[name], spans[name], off[name], *span)
+        spans = [Span(name, use.begin_s, use.end_s, use.cpus) for use in there[name]]
+        found[name] = account(own, cpus[name], spans, off[name], *span)
     return found
 
 
@@ -79,10 +80,7 @@ def by_owner(
 ) -> dict[str, Energy]:
     """The energy of each owner, and of NOBODY; arguments as of ``by_node``."""
     meters: defaultdict[str, Meter] = defaultdict(lambda: Meter(parameters, period.begin_s, period.end_s, period.clock))
-    there: dict[str, list[Use]] = {name: [] for name in cpus}
-    for use in uses:
-        there[use.node].append(use)
-    for name, found in there.items():
+    for name, found in _by_node(cpus, uses).items():
         power = parameters.classes[name]
         for use in found:
             busy_w = (power.busy_w - power.idle_w) * use.cpus / cpus[name]
@@ -91,6 +89,42 @@ def by_owner(
     for each in off_times:
         switch_off(meters[NOBODY], parameters.classes[each.node], each.begin_s, each.on_s)
     return {owner: meter.read() for owner, meter in sorted(meters.items())}
+
+
+def _by_node(cpus: Mapping[str, int], uses: Iterable[Use]) -> dict[str, list[Use]]:
+    """The uses of each node, of no more CPUs together than it has."""
+    there: dict[str, list[Use]] = {name: [] for name in cpus}
+    for use in uses:
+        there[use.node].append(use)
+    return {
+        name: [part for use in found for part in _parts(use, *_had(found, cpus[name]))] for name, found in there.items()
+    }
+
+
+def _had(uses: Sequence[Use], cpus: int) -> tuple[list[float], list[float]]:
+    """The part of their CPUs that these have together: the times at which it changes, and what it is from each on."""
+    changes: defaultdict[float, float] = defaultdict(float)
+    for use in uses:
+        changes[use.begin_s] += use.cpus
+        changes[use.end_s] -= use.cpus
+    times, parts, wanted = [-math.inf], [1.0], 0.0
+    for at_s, more in sorted(changes.items()):
+        wanted += more
+        part = cpus / wanted if wanted > cpus else 1.0
+        if part != parts[-1]:
+            times.append(at_s)
+            parts.append(part)
+    return times, parts
+
+
+def _parts(use: Use, times: Sequence[float], parts: Sequence[float]) -> Iterator[Use]:
+    """A use with the CPUs that it had, split where these change."""
+    begin_s, place = use.begin_s, bisect_right(times, use.begin_s)
+    for until_s, part in zip([*times[place:], math.inf], parts[place - 1 :], strict=True):
+        end_s = min(until_s, use.end_s)
+        if end_s > begin_s:
+            yield replace(use, begin_s=begin_s, end_s=end_s, cpus=use.cpus * part)
+            begin_s = end_s
 
 
 def _divide(meters: Mapping[str, Meter], uses: Sequence[Use], idle_w: float, period: Period) -> None:

@@ -103,6 +103,7 @@ class Job(NamedTuple):
         account: empty where accounting does not know the job.
         state: ended; never-ran (ended before it started); running, sleeping or waiting at ``until``.
         vms: the number of VMs; ``cpus`` and ``memory_mib`` are of each, or of the larger ones.
+        large_vms: the number of VMs, the first ones, that have so many CPUs; the others have ``small_cpus``.
         submit: first submission.
         start: of its first run; null if it never ran.
         end: null if it has not ended.
@@ -123,6 +124,8 @@ class Job(NamedTuple):
     vms: int
     cpus: int
     memory_mib: int
+    large_vms: int
+    small_cpus: int
     submit: float
     start: float | None
     end: float | None

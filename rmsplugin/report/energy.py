@@ -29,6 +29,14 @@ def uses_of(jobs: Iterable[Job], owner: Callable[[Job], str], since: float, unti
         for state, begin, end, nodes in job.intervals:
             if state != "running" or end <= since or begin >= until:
                 continue
-            for node, vms in Counter(nodes).items():
+            for node, cpus in _requested(job, nodes).items():
                 if node:
-                    yield Use(owner(job), node, max(begin, since), min(end, until), vms * job.cpus)
+                    yield Use(owner(job), node, max(begin, since), min(end, until), cpus)
+
+
+def _requested(job: Job, nodes: Iterable[str]) -> Counter[str]:
+    """The CPUs of its VMs on each node."""
+    cpus: Counter[str] = Counter()
+    for number, node in enumerate(nodes):
+        cpus[node] += job.cpus if number < job.large_vms else job.small_cpus
+    return cpus

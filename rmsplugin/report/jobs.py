@@ -44,6 +44,8 @@ def _batch(facts: Facts, hosts: Hosts | None, rows: Ints) -> Iterator[Job]:
         jobs.vms[rows].tolist(),
         jobs.cpus[rows].tolist(),
         jobs.memory_mib[rows].tolist(),
+        jobs.large[rows].tolist(),
+        jobs.small_cpus[rows].tolist(),
         _numbers(jobs.submit[rows]),
         _numbers(lives.start[rows]),
         _numbers(lives.end[rows]),

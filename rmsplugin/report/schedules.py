@@ -119,6 +119,8 @@ def _job(run: JobRun, cluster: Cluster, without: dict[str, Schedule | None]) -> 
         vms=cluster.vms_of(job),
         cpus=cluster.vcpus_of(job),
         memory_mib=cluster.vm_memory_mib(job),
+        large_vms=cluster.vms_of(job),
+        small_cpus=0,
         submit=job.submit_s,
         start=_rounded(run.start_s),
         end=_rounded(run.end_s),

@@ -253,7 +253,7 @@ def _cpus(arguments: argparse.Namespace, settings: Settings | None, jobs: Sequen
             raise ReportError(
                 "there are no settings to ask Slurm for nodes by: --without-slurm and --cpus-per-node say what they are"
             )
-        return {node.name: node.cpus for node in nodes_of(settings)[0]}
+        return nodes_of(settings)[1]  # a node's watts follow all its CPUs, not only those that VMs may take
     names = sorted({node for job in jobs for each in job.intervals for node in each.nodes if node})
     if not names:
         raise ReportError("no VM ran on any node in this time, and Slurm is not asked what nodes there are")

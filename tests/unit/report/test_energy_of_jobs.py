@@ -230,6 +230,38 @@ def test_a_report_has_cost_and_co2_by_node_user_and_account(
     assert f"nodes took {kwh:.1f} kWh, which cost {cost:.2f}, with {co2_kg:.1f} kg of CO2, and were" in mail
 
 
+def test_a_nodes_watts_follow_all_its_cpus_also_those_that_are_kept_from_vms(
+    told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = document(told, capsys)
+    offered = [Node("n1", 3, 8192), Node("n2", 3, 8192)]
+    monkeypatch.setattr("rmsplugin.report.slurm.nodes_of", lambda _: (offered, {"n1": 4, "n2": 4}))
+    assert run(told, "--json") == 0
+    assert answer_of(capsys.readouterr().out) == alone
+
+
+def test_each_vm_counts_with_its_own_cpus(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    before = document(told, capsys)
+    told.at(3700).start(told.submit(4, user="carol", vms=2, cpus=2, small=(1, 512)), "n1", "n1")
+    told.at(5510).end(4)
+    told.at(7200)
+    n1 = document(told, capsys)["nodes"][0]["kwh"] - before["nodes"][0]["kwh"]
+    assert n1 == pytest.approx(0.180 * 3 / 4 * 1800 / 3600, abs=1e-5)
+
+
+def test_no_node_takes_more_than_with_all_its_cpus_busy(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    """Carol requests four of the CPUs that bob has: from then on each has half of them."""
+    before = document(told, capsys)
+    told.at(5390).start(told.submit(4, user="carol", cpus=4), "n2")
+    told.at(7200)
+    found = document(told, capsys)
+    assert found["nodes"] == before["nodes"]
+    bob = before["users"][-1]["kwh"] - 0.300 / 2 * 1800 / 3600
+    assert {row["name"]: row["kwh"] for row in found["users"]} == pytest.approx(
+        {**{row["name"]: row["kwh"] for row in before["users"]}, "bob": bob, "carol": 0.300 / 2 * 1800 / 3600}, abs=1e-5
+    )
+
+
 def test_a_copy_of_the_ledger_needs_no_settings(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(told, capsys)
     told.settings.unlink()
@@ -275,7 +307,7 @@ def test_nodes_are_slurms_and_accounts_those_of_accounting(
     sacct.write_text(SACCT.format(int(NOON) - 60))
     sacct.chmod(0o755)
     nodes = [Node("n1", 4, 8192), Node("n2", 4, 8192), Node("n3", 4, 8192)]
-    monkeypatch.setattr("rmsplugin.report.slurm.nodes_of", lambda _: (nodes, {}))
+    monkeypatch.setattr("rmsplugin.report.slurm.nodes_of", lambda _: (nodes, {node.name: node.cpus for node in nodes}))
     assert run(told, "--json") == 0
     found = answer_of(capsys.readouterr().out)
     assert [row["name"] for row in found["nodes"]] == ["n1", "n2", "n3"]
