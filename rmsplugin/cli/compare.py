@@ -14,7 +14,7 @@ from rmsplugin.cli.shared.policies import ANY, policy_name, refuse_unloadable
 from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, text_of
 from rmsplugin.cli.simulate.command import warn
-from rmsplugin.cli.simulate.misuse import refuse_misuse, refuse_page
+from rmsplugin.cli.simulate.misuse import refuse_misuse, refuse_outputs
 from rmsplugin.cli.simulate.options import add_options
 from rmsplugin.cli.simulate.page_option import page_of
 from rmsplugin.model.policy_names import COUNTING
@@ -159,7 +159,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from rmsplugin.cli.simulate.simulated import read_input
 
     refuse_misuse(arguments, arguments.policies)
-    refuse_page(arguments)
+    refuse_outputs(arguments, "html")
     # Before anything is computed: nobody waits for a page that cannot be written.
     page = page_of(arguments)
     refuse_unloadable(arguments.policies)

@@ -78,6 +78,32 @@ def test_a_page_that_cannot_be_written_is_refused(
     assert "--html: there is no directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "name", "message"),
+    [
+        (("--ledger", "copy"), "./copy", "--html would replace the ledger copy"),
+        ((), "ledger.sqlite", "--html would replace the ledger "),
+        ((), "rmsplugin.toml", "--html would replace the settings"),
+    ],
+)
+def test_a_page_replaces_nothing_that_is_read(
+    words: tuple[str, ...],
+    name: str,
+    message: str,
+    told: Told,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(told.path.parent)
+    Path("copy").write_bytes(told.path.read_bytes())
+    before = Path(name).read_bytes()
+    with pytest.raises(SystemExit) as ended:
+        report(told, *words, "--html", name)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+    assert Path(name).read_bytes() == before
+
+
 def test_more_jobs_than_a_page_shows_are_refused(
     told: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,21 @@ def _refuse_misuse(arguments: argparse.Namespace) -> None:
         arguments.refuse(f"--heuristic {arguments.heuristic} does not search, and has no --objective nodes")
     if arguments.dot == "":
         arguments.refuse("argument --dot: the name of a file is empty")
+    if arguments.dot is not None and (words := _replaced(arguments)):
+        arguments.refuse(words)
+
+
+def _replaced(arguments: argparse.Namespace) -> str:
+    """What --dot would replace, in a sentence; empty if nothing."""
+    from rmsplugin.cli.shared.replacing import replaced
+    from rmsplugin.settings import settings_path
+
+    inputs = {
+        "the file of --instance": arguments.instance,
+        "the file of --energy": arguments.energy,
+        "the settings": settings_path(arguments.config),
+    }
+    return replaced({"--dot": arguments.dot}, inputs)
 
 
 def _plan(arguments: argparse.Namespace) -> int:

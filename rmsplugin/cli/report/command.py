@@ -158,6 +158,8 @@ def _report(arguments: argparse.Namespace) -> int:
     columns = parse_format(default if arguments.format == JOB_COLUMNS else arguments.format, fields)
     settings = settings_of(arguments)
     ledgers = ledgers_of(arguments, settings)
+    if page is not None and (words := _replaced(arguments, ledgers)):
+        arguments.misused(words)
     lives = arguments.json or page is not None
     table = table_of(arguments, columns)
     # Rows are in no cycles, and there may be millions.
@@ -248,6 +250,15 @@ def _page_file(name: str) -> OutputFile:
 
     library()
     return OutputFile("--html", name)
+
+
+def _replaced(arguments: argparse.Namespace, ledgers: list[SiteLedger]) -> str:
+    """What --html would replace, in a sentence; empty if nothing."""
+    from rmsplugin.cli.shared.replacing import replaced
+    from rmsplugin.settings import settings_path
+
+    inputs = {f"the ledger {each.path}": each.path for each in ledgers}
+    return replaced({"--html": arguments.html}, {**inputs, "the settings": settings_path(arguments.config)})
 
 
 def _write_page(output: OutputFile, report: Report | OwnReport) -> None:

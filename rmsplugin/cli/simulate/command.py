@@ -11,7 +11,7 @@ from rmsplugin.cli.shared.bar import bar
 from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.policies import ANY, policy_name, refuse_unloadable
 from rmsplugin.cli.shared.printable import printable
-from rmsplugin.cli.simulate.misuse import refuse_input, refuse_misuse, refuse_page
+from rmsplugin.cli.simulate.misuse import refuse_misuse, refuse_outputs
 from rmsplugin.cli.simulate.options import add_options
 from rmsplugin.cli.simulate.page_option import page_of
 from rmsplugin.input_file import shown_name
@@ -98,17 +98,7 @@ def add_command(commands: options.Commands) -> None:
 def _refuse_misuse(arguments: argparse.Namespace) -> None:
     """End with status 2 where options do not go together."""
     refuse_misuse(arguments, (arguments.policy,))
-    refuse_page(arguments)
-    for option, name in (("--jobs-out", arguments.jobs_out), ("--events", arguments.events)):
-        if name == "":
-            arguments.refuse(f"argument {option}: the name of a file is empty")
-        refuse_input(arguments, option, name)
-        if name is not None and name == arguments.html:
-            arguments.refuse(f"{option} and --html are the same file")
-    if arguments.events == "-":
-        arguments.refuse("--events needs a file")
-    if arguments.events is not None and arguments.events == arguments.jobs_out:
-        arguments.refuse("--events and --jobs-out are the same file")
+    refuse_outputs(arguments, "events", "jobs_out", "html")
     if arguments.jobs_out == "-" and arguments.json:
         arguments.refuse("--jobs-out - and --json both print on standard output; name a file for the jobs")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rmsplugin.cli.shared.replacing import replaced
 from rmsplugin.cli.simulate.platforms import PLATFORMS
 from rmsplugin.model.policy_names import COUNTING, STATIC
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 #: Options that a ledger has no need of.
 _OF_TRACES = ("trace_memory", "cpus_per_vm", "memory_per_vm")
+#: Options that name a file that is read, and what that is.
+_INPUTS = {
+    "workload": "the trace",
+    "ledger": "the ledger",
+    **dict.fromkeys(("activity", "durations", "energy", "rules", "topology", "wishes"), "the file"),
+}
 
 
 def refuse_misuse(arguments: argparse.Namespace, policies: tuple[str, ...]) -> None:
@@ -39,28 +45,17 @@ def refuse_misuse(arguments: argparse.Namespace, policies: tuple[str, ...]) -> N
         arguments.refuse("--cpus-per-vm is more than --cpus-per-node")
 
 
-def refuse_page(arguments: argparse.Namespace) -> None:
-    """End with status 2 where --html cannot be meant."""
-    if arguments.html == "":
-        arguments.refuse("argument --html: the name of a file is empty")
-    if arguments.html == "-":
-        arguments.refuse("--html needs a file")
-    refuse_input(arguments, "--html", arguments.html)
-
-
-def refuse_input(arguments: argparse.Namespace, option: str, output: str | None) -> None:
-    """End with status 2 where an output would replace what is read."""
-    if output is not None and output != "-" and _same_file(arguments.workload or arguments.ledger, output):
-        what = "the trace of --workload" if arguments.workload else "the ledger of --ledger"
-        arguments.refuse(f"{option} would replace {what}")
-
-
-def _same_file(one: str, other: str) -> bool:
-    """Whether both names are of one file that is there."""
-    try:
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):  # one of them is not there, or no path at all
-        return False
+def refuse_outputs(arguments: argparse.Namespace, *names: str) -> None:
+    """End with status 2 where an output of these options cannot be meant, or would replace what is read."""
+    outputs: dict[str, str | None] = {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
+    for option, file in outputs.items():
+        if file == "":
+            arguments.refuse(f"argument {option}: the name of a file is empty")
+        if file == "-" and option != "--jobs-out":
+            arguments.refuse(f"{option} needs a file")
+    inputs = {f"{what} of --{name}": getattr(arguments, name) for name, what in _INPUTS.items()}
+    if words := replaced(outputs, inputs):
+        arguments.refuse(words)
 
 
 def _refuse_other_source(arguments: argparse.Namespace) -> None:

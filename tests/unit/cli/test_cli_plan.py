@@ -892,6 +892,25 @@ def test_where_no_graph_can_be_written_nothing_is_computed(
     assert Path("/dev/null").is_char_device()
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--instance", "given"), "--dot would replace the file of --instance"),
+        (("--instance", "switch.json", "--energy", "given"), "--dot would replace the file of --energy"),
+        (("--instance", "switch.json", "--config", "given"), "--dot would replace the settings"),
+        (("--live", "--config", "given"), "--dot would replace the settings"),
+    ],
+)
+def test_a_graph_replaces_nothing_that_is_read(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("given").write_text(json.dumps(SWITCH))
+    os.link("given", "another")
+    status, out, err = call(capsys, "plan", *words, "--dot", "another")
+    assert (status, out) == (2, "") and message in err
+    assert Path("another").read_text() == json.dumps(SWITCH)
+
+
 def test_a_graph_replaces_a_file_as_a_whole_with_its_mode_and_through_links() -> None:
     Path("old").write_text("old")
     Path("old").chmod(0o640)

@@ -436,14 +436,38 @@ def test_closed_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch, capsy
         (["--platform", "native", "--pause-limit", "60"], "--pause-limit is not for --platform native"),
         (["--platform", "native", "--memory", "observed"], "--memory observed is not for"),
         (["--jobs-out", "./t.swf"], "--jobs-out would replace the trace of --workload"),
+        (["--jobs-out", "o", "--events", "./o"], "--events and --jobs-out are the same file"),
+        (["--events", "o", "--html", "../{here}/o"], "--events and --html are the same file"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out, err = call(capsys, "--workload", "t.swf", *CLUSTER, "--policy", "easy", *words)
+    given = [word.format(here=Path.cwd().name) for word in words]
+    status, out, err = call(capsys, "--workload", "t.swf", *CLUSTER, "--policy", "easy", *given)
     assert (status, out) == (2, "")
     assert message in err
+    assert Path("t.swf").read_text() == TRACE
+    assert not Path("o").exists()
+
+
+@pytest.mark.parametrize("output", ["--jobs-out", "--events", "--html"])
+@pytest.mark.parametrize("option", ["activity", "durations", "energy", "rules", "topology", "wishes"])
+def test_no_output_replaces_a_file_that_is_read(option: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("given").write_text("what somebody wrote")
+    Path("link").symlink_to("given")
+    memory = ("--memory-per-node", "4096", *(("--wishes", "w") if option == "topology" else ()))
+    words = ("--policy", "easy", *memory, f"--{option}", "given", output, "link")
+    status, out, err = call(capsys, "--workload", "t.swf", *CLUSTER, *words)
+    assert (status, out) == (2, "") and f"{output} would replace the file of --{option}" in err
+    assert Path("given").read_text() == "what somebody wrote"
+
+
+def test_no_output_replaces_what_standard_input_is() -> None:
+    words = ["simulate", "--workload", "-", *CLUSTER, "--policy", "easy", "--jobs-out", "t.swf"]
+    with open("t.swf", "rb") as trace:
+        done = subprocess.run([*PROGRAM, *words], stdin=trace, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "--jobs-out would replace the trace of --workload" in done.stderr
     assert Path("t.swf").read_text() == TRACE
 
 
