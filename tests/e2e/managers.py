@@ -2,114 +2,57 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.cluster import PROGRAM, Cluster
+from e2e.cluster import Cluster
 from e2e.conftest import minicluster
-from e2e.live.site import Site
+from e2e.live.site import CONTROLLERS, Site
+from e2e.live.well import start_all
 from e2e.rooms import Machine, last_number
-from e2e.test_two_controllers import STATE, ensemble, lose_front2, make_controller, write_settings
-from e2e.whole_files import write_whole
-
-__all__ = ["ensemble"]
-
-#: The hosts of each group.
-GROUPS = {"left": ("n1",), "right": ("n2", "n3")}
-#: It goes to the end of the settings, which is their section [cluster].
-_SETTINGS = 'migration_domains = [["left", "right"]]\n' + "".join(
-    f'[group.{name}]\nhosts = "{",".join(hosts)}"\n' for name, hosts in GROUPS.items()
-)
+from minicluster_lib import hosts
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Either controller answers; VMs that idle keep their CPUs, so that a node that is full stays so."""
-    for found in minicluster("hold", "--fronts", "2", "--demand-window-s", "86400"):
+    for found in minicluster("hold", "--controllers", "2", "--managers", "--demand-window-s", "86400"):
         yield Site(found.directory)
 
 
 class Manager:
-    """A manager on a host."""
+    """The manager of a host, and its engines of groups."""
 
-    def __init__(self, cluster: Cluster, directory: Path, host: str) -> None:
-        state = STATE if host == "front2" else "/var/lib/rmsplugin"
-        self._cluster, self._host, self._log = cluster, host, directory / f"{host}.log"
-        places = {"HOME": state, "XDG_CACHE_HOME": f"{state}/cache", "XDG_CONFIG_HOME": f"{state}/config"}
-        places["XDG_RUNTIME_DIR"] = "/run/rmsplugin/runtime"
-        words = ["env", *(f"{name}={place}" for name, place in places.items()), str(PROGRAM), "manager"]
-        with self._log.open("a") as said:
-            self.process = subprocess.Popen(
-                cluster.entering(*words, host=host, user="slurm"),
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-            )
+    def __init__(self, site: Site, host: str) -> None:
+        self._site, self._host = site, host
 
-    def end(self, number: signal.Signals) -> None:
-        """Have it end by this signal, and wait for that."""
-        for pid in self._found(["manager"]):
-            os.kill(pid, number)
-        self.process.wait(90)
+    def is_up(self) -> bool:
+        return self._site.decider_pid(self._host) != 0
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it and to its engines, at one moment."""
-        for pid in self._found(["manager", "engine"]):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+    def begin(self) -> None:
+        self._site.start(self._host, self._site.decider)
 
-    def _found(self, commands: list[str]) -> list[int]:
-        """The processes of these commands of ours on its host, first those of the first one."""
-        found = Machine(self._cluster).processes(self._host).items()
-        return [pid for command in commands for pid, words in found if _is(command, words)]
+    def end(self) -> None:
+        """As `systemctl stop` does."""
+        host = self._site._layout.host(self._host)
+        hosts.request(host, op="stop", name=self._site.decider, signal=signal.SIGTERM, timeout_s=90)
 
     def said(self) -> str:
-        return self._log.read_text()
-
-
-def _is(command: str, words: list[str]) -> bool:
-    if command == "engine":
-        return {"rmsplugin.cli.main", "engine", "--group"} <= {*words}
-    return words[-3:-1] == [str(PROGRAM), command]
+        return self._site.logs()[self._host]
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where managers say what they do."""
-    return tmp_path_factory.mktemp("managers")
-
-
-@pytest.fixture(scope="module")
-def managers(cluster: Cluster, ensemble: None, logs: Path) -> Iterator[dict[str, Manager]]:
-    """A manager on the head, and one on front2, in place of the engine."""
-    make_controller(cluster)
-    cluster.ok("install", "-d", "-o", "slurm", "-g", "slurm", "-m", "700", "/run/rmsplugin/runtime")
-    cluster.kill("head", "engine")
-    write_settings(cluster)
-    cluster.restart_engine()  # it takes its ledger to the directory that both share
-    cluster.kill("head", "engine")
-    for host in ("head", "front2", *cluster.nodes):
-        path = cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml")
-        write_whole(path, path.read_text() + _SETTINGS)
-    found = {"head": Manager(cluster, logs, "head")}
-    try:
-        wait_groups(cluster, found, {"left": "head", "right": "head"})
-        found["front2"] = Manager(cluster, logs, "front2")
-        yield found
-    finally:
-        lose_front2(cluster)
-        if found["head"].process.poll() is None:
-            found["head"].end(signal.SIGKILL)
+def managers(cluster: Site) -> dict[str, Manager]:
+    """That on the head, and that on front2; each has a group."""
+    found = {host: Manager(cluster, host) for host in CONTROLLERS}
+    wait_shared_out(cluster, found)
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +91,7 @@ def wait_shared_out(cluster: Cluster, managers: dict[str, Manager]) -> None:
 
     def there() -> bool:
         found = groups(cluster).values()
-        return {each["host"] for each in found} == {"head", "front2"} and all(each["answers"] for each in found)
+        return {each["host"] for each in found} == {*CONTROLLERS} and all(each["answers"] for each in found)
 
     cluster.wait("a group at each host", there, 180, lambda: explained(cluster, managers))
 
@@ -174,11 +117,12 @@ def end_well(cluster: Cluster, jobs: list[int]) -> None:
         assert (cluster.home() / f"started.{job}").read_text() == "started\n"
 
 
-def have_both(cluster: Cluster, managers: dict[str, Manager], logs: Path) -> None:
-    """Have a manager on each host again, where there is none, and an engine of a group."""
-    for host, manager in managers.items():
-        if manager.process.poll() is not None:
-            managers[host] = Manager(cluster, logs, host)
+def have_both(cluster: Site, managers: dict[str, Manager]) -> None:
+    """Have all daemons again that have ended, a manager on each host, and an engine of a group."""
+    start_all(cluster)
+    for manager in managers.values():
+        if not manager.is_up():
+            manager.begin()
     wait_shared_out(cluster, managers)
 
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from e2e.cluster import SHARED, Cluster
-from e2e.live import cut
-from e2e.live.dice import CUT, KILL, STOP
+from e2e.live.dice import Throw
 from e2e.live.history import History
-from e2e.live.site import CONTROLLERS, Site
-from e2e.managers import GROUPS, Manager, end_well, group_of
-from e2e.rooms import Machine, count, explain, wait_number
-from e2e.test_two_controllers import SERVER
+from e2e.live.site import Site
+from e2e.managers import end_well, group_of
+from e2e.rooms import count, explain, wait_number
 
 from rmsplugin.engine.ledger.ledger_file import read_only
 from rmsplugin.engine.ledger.shared_files import ledgers_in
@@ -69,7 +64,7 @@ class Way:
 
     def is_over(self) -> bool:
         """Whether it runs in one group, and is on its way no more."""
-        parcels = [self._asked(group, "select 1 from parcels where number = ?") for group in GROUPS]
+        parcels = [self._asked(group, "select 1 from parcels where number = ?") for group in (GIVER, TAKER)]
         return [*self.states().values()] == ["running"] and not any(parcels) and self.place().get("to") is None
 
     def states(self) -> dict[str, str]:
@@ -97,36 +92,9 @@ class Way:
 # -- faults -----------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def under(site: Site, manager: Manager | None, way: str, host: str) -> Iterator[None]:
-    """In the block there is a fault, after it on every path none; a manager that was killed is started by nobody.
-
-    Args:
-        site: the minicluster.
-        manager: that of the host, with its engines; None: the only server of the ensemble is struck.
-        way: in which it fails.
-        host: where.
-    """
-    with contextlib.ExitStack() as heals:
-        if way == CUT:
-            heals.callback(site.mend, host)
-            site.cut(host, cut.of_engine())
-        elif manager is None:
-            assert way == STOP, "a server that is started anew may count from low"
-            heals.callback(_signal_server, site, signal.SIGCONT)
-            _signal_server(site, signal.SIGSTOP)
-        elif way == KILL:
-            manager.signal(signal.SIGKILL)
-            manager.process.wait(90)
-        else:
-            heals.callback(manager.signal, signal.SIGCONT)
-            manager.signal(signal.SIGSTOP)
-        yield
-
-
-def _signal_server(site: Site, number: signal.Signals) -> None:
-    [pid] = [pid for pid, words in Machine(site).processes("head").items() if SERVER in words and "java" in words[0]]
-    os.kill(pid, number)
+def fault(kind: str, way: str) -> Throw:
+    """A fault of the live campaign; nothing is ordered before it, and nothing submitted in it."""
+    return Throw(kind, way, 0.0, 0.0, "", 0.0, False)
 
 
 def wait_acting(site: Site, host: str, lost: Mapping[str, int], since: float, timeout_s: float) -> float:
@@ -144,7 +112,7 @@ def wait_acting(site: Site, host: str, lost: Mapping[str, int], since: float, ti
         status = site.ask_on(host, "/v1/status") or {"groups": []}
         found = {each["name"]: each for each in status["groups"] if each["answers"]}
         return (
-            found.keys() == GROUPS.keys()
+            found.keys() == {GIVER, TAKER}
             and all(found[name]["epoch"] > epoch for name, epoch in lost.items())
             and bool(status["last_cycle"])  # the oldest of all groups' last ones
             and status["last_cycle"]["time"] > since
@@ -159,9 +127,6 @@ def wait_acting(site: Site, host: str, lost: Mapping[str, int], since: float, ti
 
 class Journal(History):
     """The journal of acts of the engines of both groups, as their ledgers and logs tell it."""
-
-    def __init__(self, site: Site, logs: Path) -> None:
-        super().__init__(site, GROUPS, lambda: {host: (logs / f"{host}.log").read_text() for host in CONTROLLERS})
 
     def wait_at(self, site: Site, way: Way, instant: str, explain: Callable[[], object]) -> str:
         """Wait until a vjob is there, or beyond: between two looks it may go past it. Returns how far it is.

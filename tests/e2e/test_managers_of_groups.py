@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
-from pathlib import Path
 
 import pytest
 from e2e.cluster import Cluster
+from e2e.live.site import Site
 from e2e.managers import (
     Manager,
     Watched,
     cluster,
     end_well,
-    ensemble,
     explained,
     group_of,
     groups,
     have_both,
     leader,
-    logs,
     managers,
     no_wrapper_on_front2,
     wait_groups,
@@ -28,11 +25,10 @@ from e2e.managers import (
 )
 from e2e.reliefs import fill, that_waits
 from e2e.rooms import Machine, count, last_number, wait_number
-from e2e.test_two_controllers import lose_front2
 
 from rmsplugin.engine.context.hearing import CANNOT_HEAR
 
-__all__ = ["cluster", "ensemble", "logs", "managers", "no_wrapper_on_front2"]
+__all__ = ["cluster", "managers", "no_wrapper_on_front2"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -92,7 +88,7 @@ def test_vjobs_run_in_groups_and_outlive_the_manager_of_theirs(cluster: Cluster,
     told = cluster.plugin("suspend", str(jobs[0]))
     assert told.code == 0, told.err
 
-    lose_front2(cluster)
+    Machine(cluster).lose("front2")
     wait_groups(cluster, managers, {"left": "head", "right": "head"})
     for job in jobs[1:]:
         wait_number(cluster, job, 2)
@@ -102,9 +98,9 @@ def test_vjobs_run_in_groups_and_outlive_the_manager_of_theirs(cluster: Cluster,
 
 
 def test_a_vjob_that_sleeps_goes_to_a_group_of_another_manager_and_goes_on_there(
-    cluster: Cluster, managers: dict[str, Manager], logs: Path
+    cluster: Site, managers: dict[str, Manager]
 ) -> None:
-    have_both(cluster, managers, logs)
+    have_both(cluster, managers)
     there = [count(cluster, "-c", "2") for _ in range(3)]  # a whole node each
     for job in there:
         wait_number(cluster, job, 2)
@@ -130,9 +126,9 @@ def test_a_vjob_that_sleeps_goes_to_a_group_of_another_manager_and_goes_on_there
 
 
 def test_a_vjob_that_runs_goes_to_a_group_of_another_manager_so_that_one_with_room_nowhere_starts(
-    cluster: Cluster, managers: dict[str, Manager], logs: Path
+    cluster: Site, managers: dict[str, Manager]
 ) -> None:
-    have_both(cluster, managers, logs)
+    have_both(cluster, managers)
     wide, stays, goes = fill(cluster)
     waits, submitted = that_waits(cluster), time.monotonic()
     with Watched(cluster, goes) as watched:
@@ -153,20 +149,20 @@ def test_a_vjob_that_runs_goes_to_a_group_of_another_manager_so_that_one_with_ro
         cluster.wait_gone(job)
 
 
-def have_front2_lead(cluster: Cluster, managers: dict[str, Manager], logs: Path) -> None:
-    have_both(cluster, managers, logs)
+def have_front2_lead(cluster: Site, managers: dict[str, Manager]) -> None:
+    have_both(cluster, managers)
     if leader(cluster) != "front2":
-        managers["head"].end(signal.SIGTERM)  # the lead goes over
+        managers["head"].end()  # the lead goes over
         wait_groups(cluster, managers, {"left": "front2", "right": "front2"})
-        have_both(cluster, managers, logs)
+        have_both(cluster, managers)
     assert leader(cluster) == "front2"
 
 
 def test_nothing_is_lost_where_munge_ends_on_the_host_of_the_manager_that_leads_and_the_other_one_leads(
-    cluster: Cluster, managers: dict[str, Manager], logs: Path
+    cluster: Site, managers: dict[str, Manager]
 ) -> None:
     """Longer than a wrapper may be silent."""
-    have_front2_lead(cluster, managers, logs)
+    have_front2_lead(cluster, managers)
     jobs = [count(cluster) for _ in range(4)]
     for job in jobs:
         wait_number(cluster, job, 2)
@@ -196,25 +192,27 @@ def test_nothing_is_lost_where_munge_ends_on_the_host_of_the_manager_that_leads_
         end_well(cluster, [*jobs, waits])
     finally:
         cluster.start("front2", "munged")
-    have_both(cluster, managers, logs)
+    have_both(cluster, managers)
     assert leader(cluster) == "head", "the lead stays"
 
 
 def test_the_host_of_the_manager_that_leads_is_lost_in_the_middle_of_a_switch(
-    cluster: Cluster, managers: dict[str, Manager], logs: Path
+    cluster: Site, managers: dict[str, Manager]
 ) -> None:
-    have_front2_lead(cluster, managers, logs)
+    have_front2_lead(cluster, managers)
     jobs = [count(cluster) for _ in range(4)]
     for job in jobs:
         wait_number(cluster, job, 2)
     theirs = next(name for name, each in groups(cluster).items() if each["host"] == "front2")
     sleeps = next(job for job in jobs if group_of(cluster, job) == theirs)
     others = [job for job in jobs if group_of(cluster, job) == "right" and job != sleeps]
+    nodes = {job: cluster.qemus(job) for job in others}
+    others.sort(key=lambda job: [*nodes.values()].count(nodes[job]), reverse=True)  # beside others: elsewhere is room
     for words in (("suspend", sleeps), *(("migrate", job) for job in others[:1])):
         told = cluster.plugin(words[0], str(words[1]), "--no-wait")
         assert told.code == 0, told.err
 
-    lose_front2(cluster)
+    Machine(cluster).lose("front2")
     lost = time.monotonic()
     wait_groups(cluster, managers, {"left": "head", "right": "head"})
     print(f"\nboth groups act {time.monotonic() - lost:.1f} s after the loss of the leading manager's host")

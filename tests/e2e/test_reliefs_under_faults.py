@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
+from e2e.live import faults
 from e2e.live.dice import CUT, KILL, STOP
-from e2e.live.site import CONTROLLERS, Site
+from e2e.live.site import CONTROLLERS, Keeper, Site
 from e2e.managers import (
     Manager,
     Watched,
     cluster,
     end_well,
-    ensemble,
     explained,
     groups,
     have_both,
     leader,
-    logs,
     managers,
     no_wrapper_on_front2,
 )
@@ -31,14 +29,14 @@ from e2e.reliefs import (
     WISHED,
     Journal,
     Way,
+    fault,
     fill,
     that_waits,
-    under,
     wait_acting,
 )
 from e2e.rooms import wait_number
 
-__all__ = ["cluster", "ensemble", "logs", "managers", "no_wrapper_on_front2"]
+__all__ = ["cluster", "managers", "no_wrapper_on_front2"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -49,9 +47,9 @@ AWAY_S = 20.0
 
 
 @pytest.fixture(scope="module")
-def journal(cluster: Site, managers: dict[str, Manager], logs: Path) -> Journal:
+def journal(cluster: Site, managers: dict[str, Manager]) -> Journal:
     """Of all cases: each of them reads on."""
-    return Journal(cluster, logs)
+    return Journal(cluster)
 
 
 @pytest.mark.parametrize(
@@ -62,31 +60,35 @@ def journal(cluster: Site, managers: dict[str, Manager], logs: Path) -> Journal:
         ("leader", KILL, WISHED),
         ("leader", STOP, COPYING),
         ("taker", KILL, PACKED),
-        ("ensemble", STOP, PACKED),
+        ("ensemble", KILL, SUSPENDING),
+        ("quorum", KILL, COPYING),
+        ("quorum", STOP, PACKED),
     ],
 )
 def test_a_vjob_that_makes_room_is_one_groups_and_counts_on(
-    cluster: Site, managers: dict[str, Manager], logs: Path, journal: Journal, who: str, way: str, at: str
+    cluster: Site, managers: dict[str, Manager], journal: Journal, who: str, way: str, at: str
 ) -> None:
-    have_both(cluster, managers, logs)
+    """``ensemble``: its leader; ``quorum``: two of its three servers."""
+    have_both(cluster, managers)
     wide, stays, goes = fill(cluster)
     way_of_it, waits = Way(cluster, goes), that_waits(cluster)
     with Watched(cluster, goes) as watched:
         before = groups(cluster)
-        host = {"giver": before[GIVER]["host"], "taker": before[TAKER]["host"], "ensemble": "head"}.get(
-            who, leader(cluster)
-        )
-        lost = {name: each["epoch"] for name, each in before.items() if each["host"] == host and who != "ensemble"}
+        struck = {"giver": before[GIVER]["host"], "taker": before[TAKER]["host"], "leader": leader(cluster)}.get(who)
+        # A manager fails with its engines, or is cut off from the ensemble.
+        throw = fault(("leader" if way == CUT else "halted") if struck else who, way)
+        hosts = [struck] if struck else faults.places(cluster, throw)
+        lost = {name: each["epoch"] for name, each in before.items() if each["host"] == struck}
         far = journal.wait_at(cluster, way_of_it, at, lambda: explained(cluster, managers))
         began = time.time()
-        with under(cluster, None if who == "ensemble" else managers[host], way, host):
-            if who != "ensemble":
-                [other] = {*CONTROLLERS} - {host}
+        with faults.under(cluster, Keeper(cluster), throw, hosts):
+            if who != "quorum":
+                [other] = {*CONTROLLERS} - {struck or "head"}
                 acted_s = wait_acting(cluster, other, lost, began, BOUND_S)
-            if way != KILL:
+            if way != KILL or who == "quorum":
                 time.sleep(max(0.0, began + AWAY_S - time.time()))
-        if who == "ensemble":
-            acted_s = wait_acting(cluster, host, {}, time.time(), BOUND_S)
+        if who == "quorum":
+            acted_s = wait_acting(cluster, "head", {}, time.time(), BOUND_S)
         cluster.wait(
             "it to be in one group", way_of_it.is_over, 120, lambda: [way_of_it.states(), explained(cluster, managers)]
         )
@@ -94,8 +96,9 @@ def test_a_vjob_that_makes_room_is_one_groups_and_counts_on(
         wait_number(cluster, goes, 3)
     [group] = way_of_it.states()
     print(
-        f"\n{way} {who} ({host}, of {sorted(lost)}) when it was {far}: both groups act after {acted_s:.1f} s (bound "
-        f"{BOUND_S} s); it runs in {group} after {over_s:.1f} s, and stood still for {watched.longest_s:.1f} s"
+        f"\n{way} {who} ({', '.join(hosts)}, of {sorted(lost)}) when it was {far}: both groups act after "
+        f"{acted_s:.1f} s (bound {BOUND_S} s); it runs in {group} after {over_s:.1f} s, "
+        f"and stood still for {watched.longest_s:.1f} s"
     )
     assert (watched.nodes, watched.twice) == (["n1", "n3"] if group == TAKER else ["n1"], [])
     end_well(cluster, [wide, stays, goes])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -134,17 +133,9 @@ def controller(cluster: Cluster, ensemble: None, tmp_path: Path) -> Iterator[Con
         controller.wait(cluster, "stands by", 60)
         yield controller
     finally:
-        lose_front2(cluster)
+        Machine(cluster).lose("front2")
         controller.process.wait(60)
         cluster.ok("scontrol", "update", "NodeName=front2", "State=UNDRAIN")
-
-
-def lose_front2(cluster: Cluster) -> None:
-    """End everything on front2 but what the minicluster needs to go on, as a loss of power does."""
-    for pid, words in Machine(cluster).processes("front2").items():
-        if not {"minicluster_lib.host_init", "/usr/sbin/munged"} & {*words}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
 
 def wait_leader(cluster: Cluster, host: str) -> None:
@@ -203,7 +194,7 @@ def test_vjobs_outlive_the_host_of_the_engine_that_leads(cluster: Cluster, contr
     cluster.start("head", "engine")
     accepted(cluster, "suspend", str(runs), "--no-wait")
     cluster.wait_action(runs, "suspend")
-    lose_front2(cluster)
+    Machine(cluster).lose("front2")
     wait_leader(cluster, "head")
     have(cluster, runs, "suspend", "sleeping")
     assert cluster.qemus(runs) == [] and len(cluster.qemus(sleeps)) == 1
