@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from rmsplugin.node_agent.errors import AgentError
+from rmsplugin.open_directories import make_above
 
 CHUNK_BYTES = 1 << 20
 #: The time between two reports of a long verb's progress, also while it waits for the disk.
@@ -24,7 +25,7 @@ _VMS_PER_JOB = 10**6  # parse_vm_name allows six digits for the index
 def make_private(directory: Path, mode: int) -> None:
     """Make the directory with ``mode``, or give it that mode; refuse one into which others could have put files."""
     if not directory.is_dir():
-        directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_above(directory)
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
     status = directory.stat()

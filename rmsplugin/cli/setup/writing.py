@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rmsplugin.cli.shared.file_errors import file_errors
 from rmsplugin.errors import RefusedError
+from rmsplugin.open_directories import make_above
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Writer:
             return
         self._tell_made(path, f"a directory, mode {mode:04o}")
         if not self.dry_run:
-            place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            make_above(place)
             place.mkdir(mode=0o700)
             os.chown(place, *owner.ids())
             place.chmod(mode)
@@ -141,7 +142,7 @@ class Writer:
 
     def _put(self, place: Path, content: bytes, mode: int, owner: Owner, *, replace: bool = False) -> None:
         uid, gid = owner.ids()
-        place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_above(place)
         new = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

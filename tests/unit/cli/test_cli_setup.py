@@ -115,6 +115,21 @@ def test_keys_are_for_nobody_else_and_nothing_is_left_beside_them(settings: Sett
     assert not [path for path in files if Path(path).name.startswith(".")]
 
 
+def test_directories_above_are_for_all_to_enter_under_any_umask(settings: Settings, host: Path) -> None:
+    before = {path for path in host.rglob("*") if path.is_dir()}
+    mask = os.umask(0o077)
+    try:
+        on_controller(settings, host, "n1")
+        node.prepare(settings, Writer(False, host), read_parcel(parcel_of(host, "n1")))
+    finally:
+        os.umask(mask)
+    made = {str(path.relative_to(host)): path.stat().st_mode for path in host.rglob("*") if path not in before}
+    modes = {name: stat.S_IMODE(mode) for name, mode in made.items() if stat.S_ISDIR(mode)}
+    assert {modes[name] for name in ("var", "var/lib", "etc/pki", "etc/pki/qemu")} == {0o755}
+    assert modes[str(settings.nodes.vm_dir.relative_to("/"))] == 0o711
+    assert modes[str(settings.nodes.store.relative_to("/"))] == 0o700
+
+
 def test_certificates_are_of_one_authority_and_good_for_years(settings: Settings, host: Path) -> None:
     on_controller(settings, host, "n1")
     pki = host / "etc/rmsplugin"

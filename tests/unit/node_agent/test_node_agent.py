@@ -142,6 +142,15 @@ ALONE = ["unshare", "--net"]
 needs_nft = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nft")
 
 
+def test_directories_above_a_private_one_are_for_all_to_enter_under_any_umask(tmp_path: Path) -> None:
+    mask = os.umask(0o077)
+    try:
+        files.make_private(tmp_path / "a/b/vm", 0o711)
+    finally:
+        os.umask(mask)
+    assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/vm")] == [0o755, 0o755, 0o711]
+
+
 @needs_nft
 def test_a_vm_whose_interface_is_pinned_is_known_until_its_configuration_goes(node: Node) -> None:
     assert node.call(f"put-config {VM} {GUARD}", b"a", ALONE) == {"bytes": 1}

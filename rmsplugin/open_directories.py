@@ -1,0 +1,19 @@
+"""Open directories: those above a place, made for all to enter, whatever the umask is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def make_above(place: Path) -> None:
+    """Make the directories above a place that are not there, with mode 0755.
+
+    Under a umask of 077, which a root's shell may have, ``Path.mkdir`` lets nobody else in, neither QEMU nor libvirt.
+
+    Raises:
+        OSError: one cannot be made, or something else has its name.
+    """
+    missing = [directory for directory in place.parents if not directory.is_dir()]
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o755)
