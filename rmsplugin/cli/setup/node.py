@@ -117,4 +117,4 @@ def _configure(writer: Writer, path: Path, wanted: Mapping[str, str]) -> None:
         if key in said and said[key] != value:
             writer.later(f"in {path} {key} is {said[key]}, which setup leaves; it should be {value}")
     missing = [f"{key} = {value}" for key, value in wanted.items() if key not in said]
-    writer.lines(path, [BEGIN, *missing, END] if missing else [], "what is not set there")
+    writer.marked(path, missing, (BEGIN, END), "what is not set there")

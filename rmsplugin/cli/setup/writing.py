@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rmsplugin.cli.shared.file_errors import file_errors
 from rmsplugin.errors import RefusedError
+from rmsplugin.model.wording import counted
 from rmsplugin.open_directories import make_above
 
 
@@ -133,11 +134,27 @@ class Writer:
         if not missing:
             self._tell("in order", path)
             return
-        self._tell_made(path, f"{what} ({len(missing)} lines)")
+        before = there if not there or there.endswith("\n") else there + "\n"
+        text = before + "".join(f"{line}\n" for line in missing)
+        self._have(path, text, f"{what} ({counted(len(missing), 'line')})", mode)
+
+    def marked(self, path: Path, wanted: list[str], marks: tuple[str, str], what: str) -> None:
+        """Have these lines in a file, which lacks them, between two lines that are marks of setup's.
+
+        Lines that are there between the marks stay, before the new ones.
+        """
+        if not wanted:
+            self._tell("in order", path)
+            return
+        there = (_content(self.at(path)) or b"").decode()
+        self._have(path, _marked(there, wanted, marks), f"{what} ({counted(len(wanted), 'line')})", 0o644)
+
+    def _have(self, path: Path, text: str, what: str, mode: int) -> None:
+        """Replace a file, which keeps its mode; ``mode`` is that of a new one."""
+        self._tell_made(path, what)
         if not self.dry_run:
-            before = there if not there or there.endswith("\n") else there + "\n"
+            place = self.at(path)
             kept = stat.S_IMODE(place.stat().st_mode) if place.is_file() else mode
-            text = before + "".join(f"{line}\n" for line in missing)
             self._put(place, text.encode(), kept, ROOT, replace=True)
 
     def _put(self, place: Path, content: bytes, mode: int, owner: Owner, *, replace: bool = False) -> None:
@@ -175,3 +192,15 @@ def _content(place: Path) -> bytes | None:
             return place.read_bytes()
         except FileNotFoundError:
             return None
+
+
+def _marked(text: str, wanted: list[str], marks: tuple[str, str]) -> str:
+    """The text with these lines at the end of what is between the marks; the marks, too, where it has not both."""
+    begin, end = marks
+    lines = text.removesuffix("\n").split("\n") if text else []
+    if begin in lines and end in lines[lines.index(begin) :]:
+        at = lines.index(end, lines.index(begin))
+        lines[at:at] = wanted
+    else:
+        lines += [begin, *wanted, end]
+    return "".join(f"{line}\n" for line in lines)

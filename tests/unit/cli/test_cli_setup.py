@@ -28,6 +28,7 @@ from rmsplugin.settings.guests import ContainerImage
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as setup does")
 
+PURGE = Path(__file__).parents[3] / "contrib/debian/rmsplugin-node.postrm"
 SILENT = SlurmFacts(unreachable="it does not answer")
 SETTINGS = """
 [engine]
@@ -190,6 +191,19 @@ def test_what_an_administrator_has_set_in_libvirt_stays(settings: Settings, host
     node.prepare(settings, again, None)
     assert conf.read_text() == text
     assert all(line.startswith("in order") for line in again.told)
+
+
+def test_values_that_a_later_setup_adds_go_with_a_purge_like_the_first_ones(settings: Settings, host: Path) -> None:
+    conf, ours = host / "etc/libvirt/libvirtd.conf", "max_clients = 5000\n"
+    before = conf.read_text()
+    node.prepare(settings, Writer(False, host), None)
+    first = conf.read_text()
+    conf.write_text(first.replace("listen_tcp = 0\n", "") + ours)  # as a release that knew less had left it
+    node.prepare(settings, Writer(False, host), None)
+    assert sorted(conf.read_text().splitlines()) == sorted((first + ours).splitlines())
+    [script] = [line for line in PURGE.read_text().splitlines() if "setup: begin" in line]
+    subprocess.run(["sh", "-c", script], env={**os.environ, "file": str(conf)}, check=True)
+    assert conf.read_text() == before + ours
 
 
 @pytest.mark.parametrize(
