@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from patience import PATIENCE_S
 
 from rmsplugin import hook, room_hook
+from rmsplugin.adapters.platform.libvirt.on_node import rooms
 
 SLEEPER = "import time; time.sleep(60)"
 
@@ -29,8 +31,9 @@ class FakeClient:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts a process with a command line; only such processes are in ``tmp_path``/proc."""
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts a process with a command line, as QEMU's account would; only such ones are in ``tmp_path``/proc."""
+    monkeypatch.setattr("rmsplugin.adapters.platform.libvirt.on_node.account.runs_vms", lambda uid: uid == os.getuid())
     (tmp_path / "proc").mkdir()
     started: list[subprocess.Popen[bytes]] = []
 
@@ -64,6 +67,38 @@ def test_the_epilog_ends_vms_of_ours_and_nothing_else(
     assert [process.poll() for process in others] == [None, None, None]
     body = {"hook": "epilog", "node": "n1", "problem": "", "ended": ["vjob12-0"]}
     assert client.told == [("POST", "/v1/rooms/7/report", body)]
+
+
+@pytest.mark.parametrize(
+    ("account", "configured", "is_vm"),
+    [
+        ("root", "", True),
+        ("qemu", "", True),
+        ("alice", "", False),
+        ("sub", "", False),
+        ("vms", "", False),
+        ("vms", "vms", True),
+        ("qemu", "vms", True),
+        ("alice", "vms", False),
+        ("sub", "+100005", True),
+    ],
+)
+def test_only_processes_of_accounts_of_vms_are_vms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str, configured: str, is_vm: bool
+) -> None:
+    """Any user can start a program with the command line of a VM; a user's containers have accounts without names."""
+    uids = {"root": 0, "qemu": 107, "vms": 108, "alice": 2001}
+    monkeypatch.setattr("pwd.getpwnam", lambda name: SimpleNamespace(pw_uid=uids[name]))
+    names = {uid: name for name, uid in uids.items()}
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: SimpleNamespace(pw_name=names[uid]))
+    monkeypatch.setattr("rmsplugin.adapters.platform.libvirt.on_node.account.configured", lambda key, path: configured)
+    process = tmp_path / "77"
+    process.mkdir()
+    (process / "cmdline").write_bytes(b"/usr/bin/qemu-system-x86_64\0-name\0guest=vjob12-0,debug-threads=on\0")
+    uid = uids.get(account, 100005)
+    # A set-uid program of root's that a user has started has the user's account first.
+    (process / "status").write_text(f"Name:\tqemu\nUid:\t{uid}\t0\t0\t0\nGid:\t0\t0\t0\t0\n")
+    assert rooms.running_vms(tmp_path) == ({"vjob12-0": [77]} if is_vm else {})
 
 
 def test_a_vm_that_cannot_be_ended_is_told_as_a_problem(

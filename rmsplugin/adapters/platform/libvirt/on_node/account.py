@@ -1,4 +1,4 @@
-"""QEMU account: the account under which libvirt runs QEMU on this node, and its rights; for `rmsplugin check`."""
+"""QEMU account: the account under which libvirt runs QEMU on this node, and its rights."""
 
 from __future__ import annotations
 
@@ -64,6 +64,22 @@ def configured_account(qemu_conf: Path = QEMU_CONF) -> QEMUAccount | None:
     return QEMUAccount(user.pw_uid, gid, tuple(os.getgrouplist(user.pw_name, gid)))
 
 
+def runs_vms(uid: int, qemu_conf: Path = QEMU_CONF) -> bool:
+    """Whether processes of this account may be VMs of libvirt: root's, those of QEMU's account, and of usual ones.
+
+    The usual ones count beside the configured one: VMs go on under the account under which they were started.
+    """
+    if uid == 0:
+        return True
+    trusted = {configured("user", qemu_conf), *_USUAL} - {""}
+    try:
+        if pwd.getpwuid(uid).pw_name in trusted:
+            return True
+    except KeyError:
+        pass  # it may be configured by its number
+    return any(_uid(name) == uid for name in trusted)
+
+
 def not_passed(directory: Path, account: QEMUAccount | None) -> str:
     """The first directory on the way to ``directory`` that the account may not pass; "" if it may pass all.
 
@@ -85,6 +101,14 @@ def is_closed(device: Path, account: QEMUAccount | None) -> bool | None:
     if account is None:
         return None
     return device.exists() and not account.may("rw", device)
+
+
+def _uid(name: str) -> int | None:
+    """The number of an account; None: there is none."""
+    try:
+        return _number(name, lambda given: pwd.getpwnam(given).pw_uid)
+    except KeyError:
+        return None
 
 
 def _user(name: str) -> pwd.struct_passwd | None:

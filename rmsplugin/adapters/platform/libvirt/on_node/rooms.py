@@ -1,4 +1,7 @@
-"""Rooms: the VMs of ours on this node, found by their processes. libvirt, which may be down, is told of their ends."""
+"""Rooms: the VMs of ours on this node, found by their processes. libvirt, which may be down, is told of their ends.
+
+Any user can start a process with the command line of a VM, so the account counts, too.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ import re
 import subprocess
 from pathlib import Path
 
+from rmsplugin.adapters.platform.libvirt.on_node import account
+
 _LOCAL = "qemu:///system"
 _TIMEOUT_S = 15.0
 
 #: The form of a VM's name on QEMU's command line, by libvirt.
 _GUEST = re.compile(rb"guest=(vjob[0-9]{1,10}-[0-9]{1,6})(?:,|$)")
+#: The account that started a process. That which a directory of /proc belongs to is no proof: a process can have it be
+#: root's.
+_ACCOUNT = re.compile(r"^Uid:\t([0-9]+)", re.MULTILINE)
 
 
 def silence() -> str:
@@ -34,11 +42,19 @@ def running_vms(proc: Path) -> dict[str, list[int]]:
             continue
         if not command[0].rpartition(b"/")[2].startswith(b"qemu"):
             continue
-        for word in command:
-            match = _GUEST.match(word)
-            if match is not None:
+        for match in filter(None, map(_GUEST.match, command)):
+            if _is_vm(entry):
                 found.setdefault(match[1].decode("ascii"), []).append(int(entry.name))
     return found
+
+
+def _is_vm(process: Path) -> bool:
+    """Whether the process with a VM's command line runs under an account of VMs."""
+    try:
+        match = _ACCOUNT.search((process / "status").read_text(errors="replace"))
+    except OSError:  # it has just ended
+        return False
+    return match is not None and account.runs_vms(int(match[1]))
 
 
 def end_vm(name: str) -> None:
