@@ -30,8 +30,17 @@ LONGEST = 64 << 20
 #: So many of SQLite's instructions, a millisecond or less, go by between two looks at the clock and at ctrl-C.
 _INSTRUCTIONS = 10_000
 
-#: Columns with private keys, which read as NULL; ``asides.vms`` has the rows of VMs, as JSON.
-SECRET = frozenset({("vjobs", "private_key"), ("vms", "host_key"), ("asides", "private_key"), ("asides", "vms")})
+#: Columns with private keys, which read as NULL. Two have whole rows as JSON: ``asides.vms`` those of VMs, and
+#: ``parcels.content`` all that belongs to a vjob.
+SECRET = frozenset(
+    {
+        ("vjobs", "private_key"),
+        ("vms", "host_key"),
+        ("asides", "private_key"),
+        ("asides", "vms"),
+        ("parcels", "content"),
+    }
+)
 #: Pragmas that describe a schema, and change nothing.
 _PRAGMAS = frozenset({"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"})
 #: What reading is, for an authorizer: https://www.sqlite.org/c3ref/c_alter_table.html
