@@ -33,8 +33,10 @@ class Sightings:
         """Whether it is proved that the VM does not exist on the node, although the node cannot be asked."""
         if node in self._ledger.nodes.gone() or self._ledger.power.is_off(node):
             return True
+        clean = self._ledger.room_reports.clean_epilog(node)
+        if clean <= self._last.get((vm.name, node), 0.0):
+            return False  # no epilog has told anything since the VM was seen there, if any ever has
         arrived = self._ledger.last_arrival(vm.name, node)
         if not arrived:
             return False  # nothing is known of how it came there
-        seen = self._last.get((vm.name, node), 0.0)
-        return self._ledger.room_reports.clean_epilog(node) > max(arrived + _LATE_S, seen)
+        return clean > arrived + _LATE_S

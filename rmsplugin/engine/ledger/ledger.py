@@ -679,10 +679,9 @@ class Ledger:
 
     def running_operations(self) -> list[Operation]:
         """Operations that have not ended, oldest first: after a crash, these have to be finished."""
-        return [
-            records.read_operation(row)
-            for row in self._rows("select * from operations where state = 'running' order by id")
-        ]
+        # With `order by id` SQLite goes through all operations, in their order.
+        rows = self._rows("select * from operations where state = 'running' order by +id")
+        return [records.read_operation(row) for row in rows]
 
     def starts(self, job_id: int) -> int:
         """How many starts of the vjob were begun."""

@@ -408,6 +408,16 @@ def m031_resized_vjobs(db: Database) -> None:
     db.execute("alter table vjobs add column resized_memory_mib integer not null default 0")
 
 
+@migrations()
+def m032_indexes_of_what_was_done(db: Database) -> None:
+    """What was done with a vjob, a VM or a room is asked in each cycle, and so is which plans run."""
+    db.execute("create index operations_job_id_kind on operations (job_id, kind)")
+    db.execute("create index actions_vm on actions (vm)")
+    db.execute("create index room_reports_node on room_reports (node)")
+    db.execute("create index plans_running on plans (state) where state = 'running'")
+    db.execute("create index steps_operation_id on steps (operation_id)")
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

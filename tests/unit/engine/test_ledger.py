@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import stat
@@ -391,6 +392,36 @@ def test_every_older_ledger_is_upgraded_and_keeps_its_rows(tmp_path: Path, versi
         upgraded.close()
         fresh.close()
     assert columns_of(old) == columns_of(new)
+
+
+def test_no_question_of_a_cycle_or_request_goes_through_all_that_was_ever_done(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    asked: list[str] = []
+    ledger._db.conn.set_trace_callback(asked.append)
+    started = ledger.begin_operation(12, OperationKind.START, "engine")
+    ledger.end_action(ledger.begin_action(started.id, "run", "vjob12-0", destination="n1"))
+    ledger.end_operation(started.id)
+    for ask in (ledger.has_slept, ledger.starts, ledger.relocations, ledger.has_begun, ledger.handed.take_out):
+        ask(12)
+    ledger.last_arrival("vjob12-0", "n1")
+    ledger.room_reports.clean_epilog("n1")
+    ledger.running_operations()
+    ledger.plans.running()
+    ledger.plans.open_steps()
+    ledger.plans.step_is_needless(started.id, "ended")
+    ledger.prune(1e9)
+    ledger._db.conn.set_trace_callback(None)
+    tables = "operations|actions|steps|plans where state|room_reports where node"
+    statements = [each for each in asked if re.match(f"(select|update|delete) .*({tables})", each)]
+    assert len(statements) > 20
+    plans = {each: [row[3] for row in ledger._db.execute(f"explain query plan {each}")] for each in statements}
+    # An index has the few operations that run. Plans are pruned at night.
+    allowed = ("SCAN operations USING INDEX operations_running", "SCAN plans")
+    scanned = {
+        each: plan for each, plan in plans.items() if any("SCAN" in step and step not in allowed for step in plan)
+    }
+    assert scanned == {}
+    assert [each for each, plan in plans.items() if "SCAN plans" in plan and "delete" not in each] == []
 
 
 def test_failures_of_an_older_release_have_the_code_that_their_error_told(tmp_path: Path) -> None:
