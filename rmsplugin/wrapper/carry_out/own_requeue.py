@@ -15,7 +15,8 @@ from rmsplugin.wrapper.engine import EngineLink
 
 # scontrol accepts any prefix of at least three letters of it, in any case.
 _VERB, _LEAST = "requeuehold", 3
-_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?")
+#: No number of an element has 18 digits, and Python refuses to read thousands of them.
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?")
 # Exit codes: Slurm was not asked, or has refused. By a signal the client ends only after it has asked.
 _SIGNALLED = 128
 

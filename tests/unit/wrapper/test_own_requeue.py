@@ -36,6 +36,8 @@ WORDS = ["", "0", "0", "0", ""]
         (ELEMENT, "scontrol requeue 12_2", False),
         (ELEMENT, "scontrol requeue 13_3", False),
         (ELEMENT, "scontrol requeue 12_[x]", False),
+        (ELEMENT, f"scontrol requeue 12_[{'9' * 5000},3]", True),
+        (ELEMENT, f"scontrol requeue 12_[1-{'9' * 5000}]", False),
         (ELEMENT, "scontrol requeue 12_[3", False),
     ],
 )
