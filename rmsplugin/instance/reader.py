@@ -52,8 +52,11 @@ def parse(text: str, file: str) -> Configuration:
     Raises:
         InstanceError: one line for each fault, with its place.
     """
-    data, faults = _load(text, file)
-    shaped, misshapen = shape(data)
+    try:
+        data, faults = _load(text, file)
+        shaped, misshapen = shape(data)
+    except RecursionError:
+        raise InstanceError(f"{file}: lists and objects are nested too deeply") from None
     configuration = None
     if shaped is not None:
         configuration, contradictions = _configuration(shaped)
@@ -70,7 +73,12 @@ def parse(text: str, file: str) -> Configuration:
 
 
 def _load(text: str, file: str) -> tuple[Any, list[Problem]]:
-    """The data in a text, and faults of JSON that have a place in it. Raises InstanceError for all other faults."""
+    """The data in a text, and faults of JSON that have a place in it.
+
+    Raises:
+        InstanceError: any other fault of JSON.
+        RecursionError: it is nested too deeply.
+    """
     if not text.strip():
         raise InstanceError(f"{file}: is empty")
     repeated: dict[int, list[str]] = {}  # by the id of an object
@@ -86,8 +94,6 @@ def _load(text: str, file: str) -> tuple[Any, list[Problem]]:
         data = json.loads(text, object_pairs_hook=collect, parse_int=_whole)
     except json.JSONDecodeError as error:
         raise InstanceError(f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise InstanceError(f"{file}: lists and objects are nested too deeply") from None
     faults = []
     if repeated or _ESCAPED_SURROGATE.search(text):
         for place, value in _walk(data, ()):

@@ -277,7 +277,7 @@ def load(path: Path) -> Settings:
         raise SettingsError(f"{path}: longer than any settings; name another file with --config or $RMSPLUGIN_CONFIG")
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # of a number of thousands of digits no place is told
         raise SettingsError(f"{path}: {error}") from None
     except RecursionError:
         raise SettingsError(f"{path}: lists and sections are nested too deeply") from None

@@ -37,7 +37,7 @@ def _wishes(said: dict[str, Any], place: str) -> JobWishes:
     for key in sorted(said.keys() - set(_KEYS)):
         raise WorkloadError(f"{place}: there is no key {key!r}; a job has {', '.join(_KEYS)}")
     spread, exclusive, switches = (said.get(key) for key in ("spread", "exclusive", "switches"))
-    if spread not in (None, True, False):
+    if spread is not None and not isinstance(spread, bool):
         raise WorkloadError(f"{place}.spread: has to be true or false, not {spread!r}")
     if exclusive is not None and (not isinstance(exclusive, str) or exclusive not in _EXCLUSIVE):
         raise WorkloadError(f'{place}.exclusive: has to be "yes" or "user", not {exclusive!r}')

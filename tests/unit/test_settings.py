@@ -194,6 +194,13 @@ def test_what_is_no_toml_is_refused_with_its_line(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_number_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(f"[network]\nprefix_length = {'9' * 5000}\n")
+    with pytest.raises(SettingsError, match=r"settings\.toml: Exceeds the limit"):
+        load(path)
+
+
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rmsplugin.toml"
     path.write_bytes(b"\xff\xfe")

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: So many lines that are not simulated are named on standard error.
 NAMED = 10
+#: The digits of any time in seconds; Python refuses to read thousands of them.
+_LONGEST_TIME = 15
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class Input:
     def clock(self) -> LocalClock:
         """The clock of UTC; it begins at midnight where the trace does not tell when it began."""
         told = (self.workload.header.get("UnixStartTime") or ["0"])[0]
-        return LocalClock.steady(float(int(told) % 86400) if told.isascii() and told.isdigit() else 0.0)
+        is_time = told.isascii() and told.isdigit() and len(told) <= _LONGEST_TIME
+        return LocalClock.steady(float(int(told) % 86400) if is_time else 0.0)
 
     @cached_property
     def links(self) -> Links:

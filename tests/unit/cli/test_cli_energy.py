@@ -125,6 +125,15 @@ def test_cost_and_co2_go_by_the_time_of_day_of_the_trace(capsys: pytest.CaptureF
     assert 0.25 < found["co2_kg_all_on"] / found["kwh_all_on"] < 0.3
 
 
+@pytest.mark.parametrize("began", ["9" * 5000, "0" * 5000, "-1", "noon"])
+def test_a_trace_whose_begin_is_no_time_begins_at_midnight(began: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--policy", "fcfs", "--energy", "e.toml")
+    Path("t.swf").write_text(TRACE.replace("82800", "0"))
+    at_midnight = energy(capsys, *words)
+    Path("t.swf").write_text(TRACE.replace("82800", began))
+    assert energy(capsys, *words) == at_midnight
+
+
 def test_a_person_reads_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = call(capsys, "simulate", *CLUSTER, "--policy", "fcfs", "--energy", "e.toml")
     assert status == 0

@@ -395,6 +395,7 @@ def test_whatever_is_in_a_file_it_is_read_or_refused_with_places(seed: int) -> N
         ("{} {}", "f:1:4: not JSON: Extra data"),
         ("[" * 100_000, "f: lists and objects are nested too deeply"),
         ('{"a": ' * 100_000, "f: lists and objects are nested too deeply"),
+        ('{"vjobs": [], "nodes": ' + "[" * 700 + "]" * 700 + "}", "f: lists and objects are nested too deeply"),
         (
             '{"nodes": [{"name": "n1", "cpu": 1, "memory_mib": 1, "cpu": 2}], "vjobs": [], "vjobs": []}',
             "f: $.nodes[0].cpu: this key is there more than once\nf: $.vjobs: this key is there more than once",

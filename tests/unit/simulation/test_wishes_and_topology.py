@@ -69,6 +69,8 @@ def test_wishes_are_those_of_sbatch() -> None:
         ('{"jobs": {"1": {"switches": true}}}', "jobs.1.switches: has to be a whole number"),
         ('{"jobs": {"1": {"switches": 1.5}}}', "jobs.1.switches: has to be a whole number"),
         ('{"jobs": {"1": {"spread": "yes"}}}', "jobs.1.spread: has to be true or false, not 'yes'"),
+        ('{"jobs": {"1": {"spread": 1}}}', "jobs.1.spread: has to be true or false, not 1"),
+        ('{"jobs": {"1": {"spread": 0.0}}}', "jobs.1.spread: has to be true or false, not 0.0"),
         ('{"jobs": {"1": {"exclusive": true}}}', 'jobs.1.exclusive: has to be "yes" or "user", not True'),
         ('{"jobs": {"1": {"exclusive": "mcs"}}}', 'jobs.1.exclusive: has to be "yes" or "user", not \'mcs\''),
     ],
