@@ -64,7 +64,7 @@ def test_snapshot_of_the_cluster(world: World) -> None:
     assert hosts.grace_time_s > 0
     assert snapshot.licenses == {GATE: 1, "matlab": 4}
     gate = snapshot.reservations[GATE_RESERVATION]
-    assert (gate.licenses, gate.nodes, gate.users) == (f"{GATE}:1", (), ("slurm",))
+    assert (gate.licenses, gate.nodes, gate.users) == ({GATE: 1}, (), ("slurm",))
     assert gate.start_time <= world.now() < gate.end_time
     assert (snapshot.preempt_type, snapshot.preempt_mode) == ("preempt/partition_prio", "REQUEUE")
     assert snapshot.preempt_exempt_s == 10.0

@@ -116,6 +116,18 @@ def test_the_gate_is_renewed_half_a_year_before_its_end(world: World) -> None:
     assert left_days() > 360, "but not for too long"
 
 
+def test_licences_that_are_added_to_the_gate_are_reserved_in_the_next_cycle(world: World) -> None:
+    name, gate = world.settings.slurm.gate_reservation, world.settings.slurm.gate
+    world.tick()
+    assert world.rms.snapshot().reservations[name].licenses == {gate: 1}
+    world.rms.licenses[gate] = 4  # an operator changes slurm.conf
+    world.tick()
+    assert world.rms.snapshot().reservations[name].licenses == {gate: 4}
+    world.rms.licenses[gate] = 5
+    assert run(world, job_of(world, "gate")).result == f"reservation {name} was renewed"
+    assert world.rms.snapshot().reservations[name].licenses == {gate: 5}
+
+
 def test_cycles_go_on_beside_a_job_that_hangs(world: World) -> None:
     begun, go_on = threading.Event(), threading.Event()
 

@@ -193,7 +193,7 @@ class RmsReservation:
     start_time: int  # seconds since the epoch
     end_time: int
     nodes: tuple[str, ...]
-    licenses: str
+    licenses: Mapping[str, int]  # the licences that it holds, with their numbers
     users: tuple[str, ...]
     flags: tuple[str, ...]
 

@@ -253,7 +253,7 @@ class SlurmCli:
             flags = ("Duration=infinite", f"Users={user}", licenses, "Flags=LICENSE_ONLY")
             self._act("scontrol", "create", "reservation", name, "StartTime=now", *flags)
             return
-        wrong = slurm_records.licenses(reservation.licenses).get(self._gate, 0) < count
+        wrong = reservation.licenses.get(self._gate, 0) < count
         if wrong or reservation.end_time - time.time() < _RENEW_S:
             # Not Duration=infinite: that is 365 days from its start, so it would renew nothing.
             self._act("scontrol", "update", name, licenses, "EndTime=now+365days")

@@ -221,7 +221,7 @@ def reservations(text: str) -> dict[str, RmsReservation]:
             start_time=epoch(record["StartTime"]),
             end_time=epoch(record["EndTime"]),
             nodes=expand(record.get("Nodes", "")),
-            licenses=record.get("Licenses", "").removeprefix("(null)"),
+            licenses=licenses(record.get("Licenses", "")),
             users=words(record.get("Users", "")),
             flags=words(record.get("Flags", "")),
         )
@@ -236,10 +236,10 @@ def configuration(text: str) -> dict[str, str]:
 
 
 def licenses(text: str) -> dict[str, int]:
-    """Read the ``Licenses`` of the configuration, such as ``vjobgate:1,matlab:4``: the number of each."""
+    """Read ``Licenses`` of the configuration or of a reservation, ``vjobgate:1,matlab:4``: the number of each."""
     found = {}
     for each in words(text):
-        name, _, count = each.replace("*", ":").partition(":")
+        name, _, count = re.sub("[*=]", ":", each).partition(":")
         found[name] = int(count) if count.isdecimal() else 1
     return found
 

@@ -26,7 +26,10 @@ class Gate:
         self._not_before = 0.0
 
     def keep(self, rms: RmsSnapshot) -> str:
-        """Make the reservation if it is missing, or about to end. Returns a sentence about a fault; empty: none."""
+        """Make the reservation if it is missing, holds too few licences, or is about to end.
+
+        Returns a sentence about a fault; empty: none.
+        """
         slurm, now = self._settings.slurm, self._clock.now()
         if not rms.licenses.get(slurm.gate):
             return (
@@ -37,7 +40,8 @@ class Gate:
             return ""
         if now < self._not_before:
             return (
-                f"reservation {slurm.gate_reservation}, which keeps vjobs waiting, is missing; it is tried again soon"
+                f"reservation {slurm.gate_reservation}, which keeps vjobs waiting, is missing, or holds too few of the "
+                f"licences {slurm.gate}; it is tried again soon"
             )
         try:
             self._reserve()
@@ -64,9 +68,9 @@ class Gate:
         self._ledger.event("gate-reserved", f"reservation {name} was made or renewed")
 
     def _left_s(self, rms: RmsSnapshot) -> float:
-        """For how long the licence is reserved; 0 or less: it is not."""
+        """For how long all licences of the gate are reserved; 0 or less: one is free, and Slurm starts a vjob by it."""
         slurm = self._settings.slurm
         found = rms.reservations.get(slurm.gate_reservation)
-        if found is None or slurm.gate not in found.licenses:
+        if found is None or found.licenses.get(slurm.gate, 0) < max(1, rms.licenses.get(slurm.gate, 0)):
             return 0.0
         return found.end_time - self._clock.now()

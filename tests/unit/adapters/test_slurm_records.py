@@ -129,9 +129,9 @@ def test_reservations() -> None:
     )
     found = slurm_records.reservations(captured)
     gate, maintenance = found["rmsplugin_gate"], found["m2"]
-    assert (gate.nodes, gate.licenses, gate.users, gate.flags) == ((), "vjobgate:1", ("slurm",), ("ANY_NODES",))
+    assert (gate.nodes, gate.licenses, gate.users, gate.flags) == ((), {"vjobgate": 1}, ("slurm",), ("ANY_NODES",))
     assert (gate.start_time, gate.end_time) == (1795307649, 1826843649)
-    assert (maintenance.nodes, maintenance.licenses, maintenance.users) == (("n1", "n3"), "", ("root", "bob"))
+    assert (maintenance.nodes, maintenance.licenses, maintenance.users) == (("n1", "n3"), {}, ("root", "bob"))
     assert maintenance.flags == ("MAINT", "IGNORE_JOBS", "SPEC_NODES")
     assert slurm_records.reservations("No reservations in the system\n") == {}
 
@@ -189,7 +189,7 @@ def test_a_configuration_without_a_preempt_exempt_time_has_none() -> None:
     [
         ("(null)", {}),
         ("vjobgate:1", {"vjobgate": 1}),
-        ("vjobgate,matlab:40,old*3", {"vjobgate": 1, "matlab": 40, "old": 3}),
+        ("vjobgate,matlab:40,old*3,new=2", {"vjobgate": 1, "matlab": 40, "old": 3, "new": 2}),
     ],
 )
 def test_licences(text: str, found: dict[str, int]) -> None:

@@ -64,7 +64,7 @@ def snapshot(*jobs: RmsJob, node: RmsNode = IDLE, reservations: tuple[RmsReserva
 
 
 def reservation(start: float, users: tuple[str, ...] = ("root",)) -> RmsReservation:
-    return RmsReservation("upgrade", int(start), int(start) + 3600, ("n1",), "", users, ("MAINT",))
+    return RmsReservation("upgrade", int(start), int(start) + 3600, ("n1",), {}, users, ("MAINT",))
 
 
 def found(*jobs: RmsJob, **world: Any) -> Room:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -278,10 +278,15 @@ class SimulatedCluster:
             self.nodes[name] = replace(self.nodes[name], **changes)  # type: ignore[arg-type]
 
     def reserve(
-        self, name: str, start_time: int, end_time: int, nodes: tuple[str, ...] = (), licenses: str = ""
+        self,
+        name: str,
+        start_time: int,
+        end_time: int,
+        nodes: tuple[str, ...] = (),
+        licenses: Mapping[str, int] | None = None,
     ) -> str:
         """As an admin: a reservation for maintenance. Returns its name."""
-        made = RmsReservation(name, start_time, end_time, nodes, licenses, ("root",), ("MAINT",))
+        made = RmsReservation(name, start_time, end_time, nodes, licenses or {}, ("root",), ("MAINT",))
         with self._lock:
             self.reservations[name] = made
         return name
@@ -389,19 +394,19 @@ class SimulatedCluster:
             other.grace_s = self.partitions[other.request.partition].grace_time_s
 
     def _is_shut(self, each: SimulatedJob) -> bool:
-        """Whether the gate keeps the job: without the reservation it is a licence like any other."""
+        """Whether the gate keeps the job: what the reservation does not hold is a licence like any other."""
         if not each.gated:
             return False
-        if self._gate_reservation in self.reservations:
-            return True
+        found = self.reservations.get(self._gate_reservation)
+        reserved = found.licenses.get(self._gate, 0) if found else 0
         taken = sum(other.under_way and other.gated for other in self._jobs.values())
-        return taken >= self.licenses.get(self._gate, 0)
+        return taken + reserved >= self.licenses.get(self._gate, 0)
 
     def _reserve(self) -> None:
         now, name = int(self._clock()), self._gate_reservation
         known = self.reservations.get(name)
         start = known.start_time if known else now
-        licenses = f"{self._gate}:{self.licenses[self._gate]}"
+        licenses = {self._gate: self.licenses[self._gate]}
         self.reservations[name] = RmsReservation(
             name, start, now + _YEAR_S, (), licenses, users=(self._user,), flags=("ANY_NODES",)
         )
