@@ -37,9 +37,11 @@ def add_command(commands: options.Commands) -> None:
         """
         Says which vjobs shall run, where, and which actions in which order lead there at the least cost. It changes
         nothing. --live shows what the next cycle of the engine would do with the policy of the settings, and why: the
-        steps, and the vjobs that nothing is decided about (docs/operator/daily-work.md). --instance needs no
-        engine; docs/simulation/plan-and-pack.md describes the file and the output of --json. With --deterministic-limit
-        the same file, seed and number of workers give the same answer.
+        steps, and the vjobs that nothing is decided about (docs/operator/daily-work.md). --instance needs no engine;
+        docs/simulation/plan-and-pack.md describes the file and the output of --json. Actions take the times of
+        [durations] in the settings; without settings those of the papers, but a file that --config or
+        $RMSPLUGIN_CONFIG names has to be there. With --deterministic-limit the same file, seed and number of workers
+        give the same answer.
 
         examples:
           rmsplugin plan --live
