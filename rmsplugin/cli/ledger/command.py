@@ -45,8 +45,9 @@ def _add_check(commands: options.Commands) -> None:
         """
         Reads all of FILE (default: the engine's ledger): pages, indexes, references, release of the schema. One
         sentence says what was found. The exit status is 0 if the ledger is whole, 1 if it is damaged or of a newer
-        release, 2 if it cannot be read. Where groups have engines of their own, each ledger of the site has a sentence,
-        and the worst one counts; also those from before that no engine goes on with, which reports read.
+        release, 2 if it cannot be read, or FILE is no database of SQLite's. Where groups have engines of their own,
+        each ledger of the site has a sentence, and the worst one counts; also those from before that no engine goes on
+        with, which reports read.
 
         examples:
           rmsplugin ledger check
@@ -88,6 +89,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
     if arguments.file is not None:
         whose.refuse_both(arguments)
+        ledger_care.require_database(arguments.file)
         paths = [arguments.file]
     else:
         paths = [each.path for each in whose.chosen(arguments, left=True)]

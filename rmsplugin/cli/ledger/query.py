@@ -101,12 +101,13 @@ def add_command(commands: options.Commands) -> None:
 
 def _query(arguments: argparse.Namespace) -> int:
     # The ledger is the engine's: no other command waits for what it imports.
-    from rmsplugin.engine.ledger import ledger_query
+    from rmsplugin.engine.ledger import ledger_care, ledger_query
     from rmsplugin.engine.ledger.site_ledgers import SiteLedger
 
     parameters = _parameters(arguments)
     if arguments.ledger is not None:
         whose.refuse_both(arguments)
+        ledger_care.require_database(arguments.ledger)
         ledgers = [SiteLedger(arguments.ledger)]
     else:
         ledgers = whose.chosen(arguments, left=False)

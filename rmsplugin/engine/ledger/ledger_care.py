@@ -14,6 +14,8 @@ from rmsplugin.errors import LedgerError, OperationFailedError
 from rmsplugin.presence import is_file, is_there
 
 _TOLD = 5
+#: The first bytes of any database of SQLite's.
+_BEGIN = b"SQLite format 3\0"
 #: The share of empty pages from which on a ledger is rewritten, if these are so many bytes, too.
 _MANY_EMPTY, _MANY_EMPTY_BYTES = 0.25, 8 << 20
 #: A ledger that has more than this is not rewritten while others wait.
@@ -47,6 +49,22 @@ def check(path: Path) -> Health:
             return _schema_health(path, connection)
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"{path} cannot be read: {error}") from error
+
+
+def require_database(path: Path) -> None:
+    """Refuse a file that is no database at all: somebody has named another one. An empty one may have been a ledger.
+
+    Raises:
+        LedgerError: it is none, is not there, or cannot be read.
+    """
+    require_there(path)
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(_BEGIN))
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be read: {error.strerror}") from error
+    if begin and begin != _BEGIN:
+        raise LedgerError(f"{path} is no ledger, or its beginning is damaged: it does not begin as SQLite's files do")
 
 
 def backup(path: Path, copy: Path | None = None) -> Path:

@@ -81,6 +81,19 @@ def test_check_says_that_a_damaged_ledger_is_damaged_with_status_1(
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [("check",), ("query", "--tables", "--ledger")])
+@pytest.mark.parametrize("content", [b"{}", b"SQLite format 2\0", bytes(range(256)) * 256], ids=len)
+def test_a_file_that_is_no_database_is_refused_with_status_2(
+    words: tuple[str, ...], content: bytes, tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "c.json"
+    other.write_bytes(content)
+    assert main(["ledger", *words, str(other), "--config", config]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"rmsplugin ledger: {other} is no ledger, or its beginning is damaged")
+
+
 def test_check_of_a_whole_ledger_has_status_0_while_the_engine_writes_it(
     path: Path, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -323,7 +323,11 @@ def test_a_ledger_that_another_process_has_locked_is_said_to_be(
 @pytest.mark.parametrize("words", [("select * from events",), ("--tables",)])
 def test_what_is_no_ledger_is_said_in_a_line(query: Query, told: Told, tmp_path: Path, words: tuple[str]) -> None:
     (tmp_path / "text").write_text("no database " * 100)
-    damaged = query("--ledger", str(tmp_path / "text"), *words)
+    text = query("--ledger", str(tmp_path / "text"), *words)
+    assert (text.status, text.err.count("\n")) == (2, 1)
+    assert "is no ledger" in text.err
+    (tmp_path / "ruin").write_bytes(b"SQLite format 3\0" + b"no database " * 100)
+    damaged = query("--ledger", str(tmp_path / "ruin"), *words)
     assert (damaged.status, damaged.err.count("\n")) == (1, 1)
     assert "is damaged" in damaged.err
     gone = query("--ledger", str(tmp_path / "gone"), *words)
