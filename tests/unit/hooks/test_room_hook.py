@@ -14,7 +14,7 @@ import pytest
 from patience import PATIENCE_S
 
 from rmsplugin import hook, room_hook
-from rmsplugin.adapters.platform.libvirt.on_node import rooms
+from rmsplugin.adapters.platform.libvirt.on_node import account, rooms
 
 SLEEPER = "import time; time.sleep(60)"
 
@@ -31,9 +31,8 @@ class FakeClient:
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts a process with a command line, as QEMU's account would; only such ones are in ``tmp_path``/proc."""
-    monkeypatch.setattr("rmsplugin.adapters.platform.libvirt.on_node.account.runs_vms", lambda uid: uid == os.getuid())
     (tmp_path / "proc").mkdir()
     started: list[subprocess.Popen[bytes]] = []
 
@@ -45,7 +44,10 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             assert process.poll() is None
         return process
 
-    yield begin
+    # A patch of its own: processes are ended when those of a test are undone.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(account, "runs_vms", lambda uid: uid == os.getuid())
+        yield begin
     for process in started:
         process.kill()
         process.wait()
@@ -70,7 +72,7 @@ def test_the_epilog_ends_vms_of_ours_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("account", "configured", "is_vm"),
+    ("runs", "configured", "is_vm"),
     [
         ("root", "", True),
         ("qemu", "", True),
@@ -84,7 +86,7 @@ def test_the_epilog_ends_vms_of_ours_and_nothing_else(
     ],
 )
 def test_only_processes_of_accounts_of_vms_are_vms(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str, configured: str, is_vm: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: str, configured: str, is_vm: bool
 ) -> None:
     """Any user can start a program with the command line of a VM; a user's containers have accounts without names."""
     uids = {"root": 0, "qemu": 107, "vms": 108, "alice": 2001}
@@ -95,7 +97,7 @@ def test_only_processes_of_accounts_of_vms_are_vms(
     process = tmp_path / "77"
     process.mkdir()
     (process / "cmdline").write_bytes(b"/usr/bin/qemu-system-x86_64\0-name\0guest=vjob12-0,debug-threads=on\0")
-    uid = uids.get(account, 100005)
+    uid = uids.get(runs, 100005)
     # A set-uid program of root's that a user has started has the user's account first.
     (process / "status").write_text(f"Name:\tqemu\nUid:\t{uid}\t0\t0\t0\nGid:\t0\t0\t0\t0\n")
     assert rooms.running_vms(tmp_path) == ({"vjob12-0": [77]} if is_vm else {})
