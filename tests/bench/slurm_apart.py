@@ -10,7 +10,7 @@ import math
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsNode, RmsPartition, RmsReservation
@@ -130,9 +130,8 @@ class Printed:
 
     def _configuration(self) -> str:
         slurm = self.slurm
-        licenses = ",".join(f"{name}:{count}" for name, count in slurm.licenses.items())
         said = {
-            "Licenses": licenses,
+            "Licenses": _licenses(slurm.licenses),
             "PreemptType": slurm.preempt_type,
             "PreemptMode": slurm.preempt_mode,
             "PreemptExemptTime": "00:00:00",
@@ -212,8 +211,12 @@ def _partition(each: RmsPartition) -> str:
 def _reservation(each: RmsReservation) -> str:
     return (
         f"ReservationName={each.name} StartTime={each.start_time} EndTime={each.end_time} Nodes=(null) "
-        f"Flags={','.join(each.flags)} Users={','.join(each.users)} Licenses={each.licenses or '(null)'}\n"
+        f"Flags={','.join(each.flags)} Users={','.join(each.users)} Licenses={_licenses(each.licenses)}\n"
     )
+
+
+def _licenses(numbers: Mapping[str, int]) -> str:
+    return ",".join(f"{name}:{count}" for name, count in numbers.items()) or "(null)"
 
 
 class SlurmApart:

@@ -409,7 +409,7 @@ def test_a_reservation_has_its_node_free_in_time(dedicated: World) -> None:
     home = dedicated.host(job)
     start = int(dedicated.time) + 400
     dedicated.rms.reservations["upgrade"] = RmsReservation(
-        "upgrade", start, start + 600, (home,), "", ("root-admin",), ("MAINT", "IGNORE_JOBS")
+        "upgrade", start, start + 600, (home,), {}, ("root-admin",), ("MAINT", "IGNORE_JOBS")
     )
     for _ in range(60):
         dedicated.tick()
@@ -451,7 +451,7 @@ def test_no_room_is_so_short_that_vms_would_have_to_leave_at_once(directory: Pat
     world = World(directory, grace_s=900)
     start = int(world.time) + 1200
     world.rms.reservations["upgrade"] = RmsReservation(
-        "upgrade", start, start + 600, ("n1",), "", ("root-admin",), ("MAINT", "IGNORE_JOBS")
+        "upgrade", start, start + 600, ("n1",), {}, ("root-admin",), ("MAINT", "IGNORE_JOBS")
     )
     for _ in range(20):
         world.tick()

@@ -207,7 +207,7 @@ def test_a_reservation_has_its_node_on(world: World) -> None:
     all_off(world)
     begins = world.time + 1000
     world.rms.reservations["maint"] = RmsReservation(
-        "maint", int(begins), int(begins) + 600, ("n2",), "", ("somebody",), ()
+        "maint", int(begins), int(begins) + 600, ("n2",), {}, ("somebody",), ()
     )
     tick_until(world, lambda: "n2" not in states(world))
     assert 0 < begins - world.time < 300

@@ -79,7 +79,7 @@ def test_a_start_that_needs_a_node_on_is_shown_with_it(world: World) -> None:
 def test_a_node_that_the_next_cycle_switches_on_is_shown_before(world: World) -> None:
     all_off(world)
     begins = int(world.time) + 200
-    world.rms.reservations["maint"] = RmsReservation("maint", begins, begins + 600, ("n2",), "", ("somebody",), ())
+    world.rms.reservations["maint"] = RmsReservation("maint", begins, begins + 600, ("n2",), {}, ("somebody",), ())
     assert powers(world) == [("power-on", "n2", "planned", [])]
     (shown,) = preview(world)["powers"]
     assert (shown["takes_s"], shown["reason"]) == (120.0, "a reservation needs it")

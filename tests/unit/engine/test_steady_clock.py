@@ -77,7 +77,7 @@ def test_it_never_goes_back_whatever_the_host_does() -> None:
 
 
 def test_times_of_the_rms_are_brought_to_it_and_none_stays_none() -> None:
-    found = RmsSnapshot(jobs=(), reservations={"r": RmsReservation("r", 0, 1000, (), "", (), ())})
+    found = RmsSnapshot(jobs=(), reservations={"r": RmsReservation("r", 0, 1000, (), {}, (), ())})
     moved = of_the_rms(found, 300.4).reservations["r"]
     assert (moved.start_time, moved.end_time) == (0, 1300)
     assert of_the_rms(found, 0.2) is found
