@@ -103,6 +103,22 @@ def test_only_processes_of_accounts_of_vms_are_vms(
     assert rooms.running_vms(tmp_path) == ({"vjob12-0": [77]} if is_vm else {})
 
 
+@pytest.mark.parametrize(("noted", "is_vm"), [("77", True), ("78", False), (None, False)])
+def test_what_libvirt_has_noted_is_a_vm_whatever_its_account_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noted: str | None, is_vm: bool
+) -> None:
+    """The settings may have got another account since it was started, or the directory of accounts is down."""
+    monkeypatch.setattr(rooms, "NOTES", tmp_path)
+    monkeypatch.setattr(account, "runs_vms", lambda uid: False)
+    process = tmp_path / "proc/77"
+    process.mkdir(parents=True)
+    (process / "cmdline").write_bytes(b"/usr/bin/qemu-system-x86_64\0-name\0guest=vjob12-0,debug-threads=on\0")
+    (process / "status").write_text("Name:\tqemu\nUid:\t108\t108\t108\t108\n")
+    if noted is not None:
+        (tmp_path / "vjob12-0.pid").write_text(noted)
+    assert rooms.running_vms(process.parent) == ({"vjob12-0": [77]} if is_vm else {})
+
+
 def test_a_vm_that_cannot_be_ended_is_told_as_a_problem(
     tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Rooms: the VMs of ours on this node, found by their processes. libvirt, which may be down, is told of their ends.
 
-Any user can start a process with the command line of a VM, so the account counts, too.
+Any user can start a process with the command line of a VM. So libvirt has to have noted it, or its account counts: that
+of a VM may be none of libvirt's settings any more, or one whose directory is down.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from rmsplugin.adapters.platform.libvirt.on_node import account
 
 _LOCAL = "qemu:///system"
 _TIMEOUT_S = 15.0
+#: Where libvirt notes the process of each VM; only root writes there.
+NOTES = Path("/run/libvirt/qemu")
 
 #: The form of a VM's name on QEMU's command line, by libvirt.
 _GUEST = re.compile(rb"guest=(vjob[0-9]{1,10}-[0-9]{1,6})(?:,|$)")
@@ -43,9 +46,18 @@ def running_vms(proc: Path) -> dict[str, list[int]]:
         if not command[0].rpartition(b"/")[2].startswith(b"qemu"):
             continue
         for match in filter(None, map(_GUEST.match, command)):
-            if _is_vm(entry):
-                found.setdefault(match[1].decode("ascii"), []).append(int(entry.name))
+            name = match[1].decode("ascii")
+            if _is_noted(name, entry.name) or _is_vm(entry):
+                found.setdefault(name, []).append(int(entry.name))
     return found
+
+
+def _is_noted(name: str, pid: str) -> bool:
+    """Whether libvirt has noted the process as that of the VM."""
+    try:
+        return (NOTES / f"{name}.pid").read_text(errors="replace").strip() == pid
+    except OSError:  # there is no such VM, or no libvirt
+        return False
 
 
 def _is_vm(process: Path) -> bool:
