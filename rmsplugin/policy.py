@@ -4,6 +4,7 @@ A policy is a pure function of a `Configuration` and `Parameters` that returns a
 reason why nothing can be decided. Mostly it sorts the vjobs of a `Selection`, and adds them while there is room.
 """
 
+from rmsplugin.decision.breaking import rules_broken
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.selection import Selection
@@ -28,4 +29,5 @@ __all__ = [
     "VJob",
     "VJobState",
     "VMState",
+    "rules_broken",
 ]

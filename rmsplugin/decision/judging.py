@@ -2,7 +2,7 @@
 
 What no policy may decide is settled before any is asked (``rmsplugin.decision.admission``): targets, what has ended or
 is lost, what may not be preempted, and what an administrator prefers about vjobs that run, or should not. All else is
-the policy's choice, as long as the VMs of those that run have room.
+the policy's choice, as long as the VMs of those that run have room, and rules allow the places that it gives them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from rmsplugin.decision.admission import Draft, out_of, settle
+from rmsplugin.decision.breaking import rules_broken
 from rmsplugin.decision.part_types import wrong_types
 from rmsplugin.decision.reasons import unless_preemptible
-from rmsplugin.decision.result import Decision, Reason
+from rmsplugin.decision.result import Decision, Reason, Sample
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, NodeState, VMState
 from rmsplugin.model.resources import NOTHING, Resources
@@ -83,6 +84,17 @@ def _placement(configuration: Configuration, decision: Decision) -> Iterator[str
                 elif not vjob.allows(known.name):
                     yield f"VM {vm.name} may not be on {known.name}"
     yield from _overloads(configuration, demands, arrive)
+    if not isinstance(decision.placement, Sample):
+        yield from rules_broken(configuration, _in_memory(configuration, decision))
+
+
+def _in_memory(configuration: Configuration, decision: Decision) -> dict[str, str]:
+    """The node of each VM that has memory after the decision: that runs, or is paused where it is."""
+    paused = (vjob for vjob in configuration.vjobs if decision.states[vjob.name] is VJobState.PAUSED)
+    running = (vjob for vjob in configuration.vjobs if decision.states[vjob.name] is VJobState.RUNNING)
+    homes = configuration.homes
+    there = {vm.name: homes[vm.name] for vjob in paused for vm in vjob.vms if vm.name in homes}
+    return there | {vm.name: decision.placement[vm.name] for vjob in running for vm in vjob.vms}
 
 
 def _is_there(configuration: Configuration, vm: VM, node: str) -> bool:

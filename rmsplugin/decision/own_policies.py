@@ -107,7 +107,7 @@ def _asked(name: str, policy: OwnPolicy, configuration: Configuration, parameter
         why = error if isinstance(error, ForeignObjectError) else f"what cannot be written: {_told(error)}"
         return _fault(f"{name} answered with {why}")
     wrong = next(faults(configuration, found), "")
-    return _fault(f"{name}: {wrong}") if wrong else replace(found, policy=name)
+    return _fault(f"{name}: {wrong}") if wrong else replace(found, policy=name, placement=dict(found.placement))
 
 
 def _fault(words: str) -> Infeasible:

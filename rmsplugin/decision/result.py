@@ -77,6 +77,10 @@ class Barred:
     lost_s: float
 
 
+class Sample(dict[str, str]):
+    """Places by capacity alone, node by VM name. Rules about VMs beside each other may have VMs elsewhere."""
+
+
 @dataclass(frozen=True)
 class Decision:
     """The states of all vjobs after this cycle. Only the states bind; ``placement`` is the sample that proves them.

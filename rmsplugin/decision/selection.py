@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rmsplugin.decision.admission import admit, settle
 from rmsplugin.decision.awaiting import unless_exempt
 from rmsplugin.decision.near import around_apart
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import no_room
-from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
+from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode, Sample
 from rmsplugin.decision.room import Effort
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
@@ -70,10 +71,14 @@ class Selection:
         return True
 
     def decision(self) -> Decision | Infeasible:
-        """The decision: those added run, all others sleep or wait; Infeasible if those that must run have no room."""
+        """The decision: those added run, all others sleep or wait; Infeasible if those that must run have no room.
+
+        Where rules about VMs beside each other have VMs elsewhere, they are placed by these later. One that finds no
+        place then stays out, and the policy is asked once more, with that one settled.
+        """
         if isinstance(self._room, Infeasible):
             return self._room
         for vjob in self._draft.others:
             if vjob.name in self._left:
                 self._draft.stays_out(vjob, Reason(ReasonCode.NOT_CHOSEN, "the site's policy does not choose it now"))
-        return self._draft.decision("", self._room.placement)
+        return replace(self._draft.decision("", {}), placement=Sample(self._room.placement))

@@ -12,13 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.queues import Queue, nodes, running, states
 
+from rmsplugin.decision.breaking import rules_broken
 from rmsplugin.decision.own_policies import decide_by, find
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import POLICIES, decide
 from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.errors import OwnPolicyError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import NodeState
+from rmsplugin.model.given_rules import given_rules
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread, Within
+from rmsplugin.model.rules import Ban
 
 HEAD = "from dataclasses import replace\nfrom rmsplugin.policy import *\n\n"
 #: What most of the policies below begin with.
@@ -249,6 +254,92 @@ def test_a_vm_comes_to_no_node_that_it_may_not_use(write: Write, state: NodeStat
     )
     found = Queue(*nodes(1), *[replace_name(nodes(1, state=state)[0])]).add("waits", **known)
     assert told in refusal(name, found.configuration)
+
+
+#: Where ``waits-0`` comes to ``n2``, and a rule bars it: ``there`` runs on ``n2``, ``away`` on ``n1``.
+BARRED = [
+    (Spread(frozenset({"waits-0", "there-0"}), label="s"), "n2, where there-0 is (rule s: spread of"),
+    (Gather(frozenset({"waits-0", "away-0"}), label="g"), "n2 while away-0 is on n1 (rule g: gather of"),
+    (Split((frozenset({"waits-0"}), frozenset({"there-0"})), label="p"), "n2, where there-0 is (rule p: split of"),
+    (Lonely(frozenset({"there-0"}), label="l"), "n2, where there-0 is (rule l: lonely"),
+    (Capacity(frozenset({"n2"}), frozenset({"waits-0", "there-0"}), 1, label="c"), "n2: it would be one of 2 there"),
+    (
+        Within((frozenset({"n1"}), frozenset({"n2"})), frozenset({"waits-0", "away-0"}), 1, label="w"),
+        "n2: they would be on 2 sets of nodes (rule w: within",
+    ),
+    (Part(frozenset({"waits-0"}), Ban(frozenset({"n2"})), label="b"), "n2, which is one of the 1 nodes that it may"),
+]
+
+
+def with_rule(source: Configuration, rule: Joint) -> Configuration:
+    return Configuration(source.nodes, given_rules(source.vjobs, [(rule, rule.names)]), source.locations)
+
+
+def own_placement(write: Write, places: dict[str, str]) -> str:
+    """A policy that has all these run, and places them itself."""
+    return write(
+        "def decide(c, p):\n"
+        "    d = all_run(c, p)\n"
+        "    states = {name: VJobState.RUNNING for name in d.states}\n"
+        f"    return replace(d, states=states, placement={places})\n"
+    )
+
+
+@pytest.mark.parametrize(("rule", "told"), BARRED, ids=lambda each: type(each).__name__)
+def test_a_place_against_a_rule_about_vms_beside_each_other_is_refused_with_it(
+    write: Write, rule: Joint, told: str
+) -> None:
+    name = own_placement(write, {"waits-0": "n2", "there-0": "n2", "away-0": "n1"})
+    found = Queue(*nodes(2, cpus=4)).add("waits").add("there", "n2").add("away", "n1").configuration
+    assert isinstance(decide(name, found, Parameters()), Decision)
+    assert isinstance(decide_by_rules(name, with_rule(found, rule), Parameters()), Infeasible)
+    said = refusal(name, with_rule(found, rule))
+    assert said.startswith(f"policy {name}: vjob waits is placed against a rule: waits-0 may not be on n2")
+    assert told in said
+
+
+def test_a_migration_against_a_rule_and_a_node_too_many_are_refused(write: Write) -> None:
+    name = own_placement(write, {"a-0": "n2", "b-0": "n1"})
+    found = Queue(*nodes(2, cpus=4)).add("a", "n1").add("b", "n1").configuration
+    rooted, online = Root(frozenset({"a-0"}), label="r"), Online(frozenset({"n1", "n2"}), 1, label="o")
+    assert "vjob a is placed against a rule: a-0 may not migrate from n1 to n2 (rule r" in refusal(
+        name, with_rule(found, rooted)
+    )
+    assert "a-0 may not be on n2: it would be one of 2 nodes with VMs (rule o" in refusal(
+        name, with_rule(found, online)
+    )
+
+
+def test_vms_that_stay_where_they_are_against_a_rule_are_no_fault_of_a_policy(write: Write) -> None:
+    name = own_placement(write, {"a-0": "n1", "b-0": "n1"})
+    found = Queue(*nodes(2, cpus=4)).add("a", "n1").add("b", "n1").configuration
+    assert isinstance(decide(name, with_rule(found, Spread(frozenset({"a-0", "b-0"}))), Parameters()), Decision)
+
+
+@pytest.mark.parametrize(("rule", "_"), BARRED, ids=lambda each: type(each).__name__)
+def test_the_places_of_a_selection_are_not_its_policys_and_rules_move_them(write: Write, rule: Joint, _: str) -> None:
+    name = write("decide = all_run\n")
+    found = with_rule(Queue(*nodes(2, cpus=4)).add("waits").add("there", "n2").add("away", "n1").configuration, rule)
+    decision = decide_by_rules(name, found, Parameters())
+    assert isinstance(decision, Decision)
+    assert running(decision) == {"waits", "there", "away"}
+    assert list(rules_broken(found, decision.placement)) == []
+
+
+def test_a_policy_can_ask_which_rules_its_places_break(write: Write) -> None:
+    name = write(
+        """
+def decide(c, p):
+    d = all_run(c, p)
+    tries = ({**d.placement, "waits-0": node.name} for node in c.nodes)
+    return replace(d, placement=next(each for each in tries if not list(rules_broken(c, each))))
+"""
+    )
+    found = Queue(*nodes(2, cpus=4)).add("waits").add("there", "n1").configuration
+    spread = Spread(frozenset({"waits-0", "there-0"}))
+    decision = decide(name, with_rule(found, spread), Parameters())
+    assert isinstance(decision, Decision)
+    assert decision.placement == {"waits-0": "n2", "there-0": "n1"}
 
 
 def replace_name(node: object) -> object:
