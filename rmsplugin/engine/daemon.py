@@ -519,7 +519,7 @@ def open_context(
         if parted is not None:
             change = parted.for_all() if territory is None else parted.for_a_group(territory)
         begun = time.monotonic()
-        obeyed_by_all(settings, rms, agents, partial(nodes_of_last_turn, shared))
+        obeyed_by_all(settings, rms, agents, partial(_own_of_last_turn, shared, territory))
         obeyed = time.monotonic()
         path = take_over(shared, epoch, local=state_dir / LEDGER_NAME, leads=lease.held, change=change)
         if parted is not None and territory is None and change is not None:
@@ -574,6 +574,16 @@ def open_territory(settings: Settings) -> Territory | None:
     territory = territory_of(settings.territory, shared)
     territory.hear()
     return territory
+
+
+def _own_of_last_turn(shared: Path, territory: Territory | None) -> list[str]:
+    """The nodes of the last turn; of a group its hosts only.
+
+    The ledger names hosts of other groups, too: states were copied there. One that learnt this epoch would refuse its
+    own engine, whose epoch may be lower.
+    """
+    names = nodes_of_last_turn(shared)
+    return names if territory is None else [name for name in names if name in territory.hosts]
 
 
 def _agents(settings: Settings, epoch: int, permit: Permit) -> Nodes:

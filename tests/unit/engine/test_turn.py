@@ -14,9 +14,12 @@ from typing import Any, cast
 
 import pytest
 
+from rmsplugin.adapters.coordination.epoch_files import EpochFiles
 from rmsplugin.engine import daemon, turn
 from rmsplugin.engine.ledger.shared_files import name_of
+from rmsplugin.engine.territory.territory import GIVEN, SITE_DIR
 from rmsplugin.errors import DeposedError, OperationFailedError, UnavailableError
+from rmsplugin.groups.given import Given, text_of
 from rmsplugin.settings import Settings
 
 SETTINGS = cast(Settings, SimpleNamespace(hosts_partitions=("vmhosts",)))
@@ -206,6 +209,24 @@ def test_nodes_of_the_last_turn_obey_where_slurm_does_not_tell_their_names(
     assert asked == [tmp_path / "shared" / "groups" / "all"]
     assert cluster.obeying == {"n2"}
     assert re.search(r"to obey in \d+\.\d s, and the ledger was taken over in \d+\.\d s", caplog.text)
+
+
+def test_nodes_of_other_groups_that_the_ledger_names_never_learn_the_epoch(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sleeping vjob that goes to another group leaves actions in the ledger that name its hosts."""
+    cluster.slurm_answers = False
+    monkeypatch.setattr(daemon, "open_rms", lambda *_, **__: cluster)
+    monkeypatch.setattr(daemon, "open_platform", lambda *_: SimpleNamespace(capabilities=frozenset()))
+    monkeypatch.setattr(daemon, "NodeAgents", lambda *_, **options: cluster)
+    monkeypatch.setattr(daemon, "nodes_of_last_turn", lambda directory: ["n1", "n2", "n3"])
+    (tmp_path / "state").mkdir()
+    settings = on_several_hosts(tmp_path).of_group("left")
+    site = tmp_path / "shared" / SITE_DIR
+    site.mkdir()
+    EpochFiles(site, GIVEN).write(3, text_of(Given(3, 0, {"left": ("n1", "n3"), "right": ("n2",)})))
+    daemon.open_context(settings, tmp_path / "state", cast(Any, Led())).ledger.close()
+    assert cluster.obeying == {"n1", "n3"}
 
 
 def test_the_key_of_the_first_host_in_guests_becomes_that_of_all(tmp_path: Path) -> None:
