@@ -1151,7 +1151,7 @@ class Event(TypedDict):
     """Something that happened.
 
     Attributes:
-        id: its number.
+        id: its number; of a manager the time in microseconds, which two events may share.
         time: when it happened.
         vjob: display id of the vjob that it concerns; empty: none.
         vm: the VM that it concerns; empty: none.
@@ -1174,10 +1174,12 @@ class EventsAnswer(TypedDict):
 
     Attributes:
         events: oldest first.
+        cursor: what has been told, as `after` of the next question takes it.
         silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
     events: list[Event]
+    cursor: NotRequired[str]
     silent: NotRequired[list[str]]
 
 

@@ -258,9 +258,26 @@ class Engine:
             begin: only those that happened then or later, in seconds since the epoch.
             wanted: by ``node``, ``user`` and ``kind``, the values of which one has to fit.
         """
+        return self.events_and_cursor(since=since, vjob=vjob, limit=limit, begin=begin, wanted=wanted)[0]
+
+    def events_and_cursor(
+        self,
+        *,
+        after: str = "",
+        since: int = 0,
+        vjob: str = "",
+        limit: int = 1000,
+        begin: float = 0.0,
+        wanted: Mapping[str, Sequence[str]] | None = None,
+    ) -> tuple[list[answers.Event], str]:
+        """As ``events``, and the cursor of the answer: ``after`` of the next question, which so misses no event.
+
+        The cursor is empty where an engine of an older release answers.
+        """
         numbers = {"since": [str(since)], "limit": [str(limit)], "vjob": [vjob] if vjob else []}
-        path = _path("/v1/events", {**numbers, "from": [f"{begin:.6f}"] if begin else [], **(wanted or {})})
-        return cast("list[answers.Event]", rows_of(self._get(path), "events"))
+        times = {"from": [f"{begin:.6f}"] if begin else [], "after": after.split(",") if after else []}
+        answer = self._get(_path("/v1/events", {**numbers, **times, **(wanted or {})}))
+        return cast("list[answers.Event]", rows_of(answer, "events")), str(answer.get("cursor", ""))
 
     def cycles(self, *, limit: int = 20) -> list[answers.Cycle]:
         """The newest ``limit`` context switches, oldest first."""

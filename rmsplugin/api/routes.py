@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin.api import answers
+from rmsplugin.model import event_cursor
 from rmsplugin.model.preferences import PREFERENCES
 from rmsplugin.model.vjob import VJobState
 
@@ -157,6 +158,7 @@ COMMA_LIST: Schema = {
     **_text("[^\\x00-\\x1f\\x7f,]+(,[^\\x00-\\x1f\\x7f,]+)*", "vjob"),
     "maxLength": 4096,
 }
+EVENT_CURSOR: Schema = {**_text(event_cursor.PATTERN, "7"), "maxLength": event_cursor.LONGEST}
 _STATE = f"({'|'.join(VJobState)})"
 _STATES: Schema = {**_text(f"{_STATE}(,{_STATE})*", "waiting,sleeping"), "maxLength": 4096}
 _PREFERENCE: Schema = {"type": "string", "enum": list(PREFERENCES), "examples": ["running"]}
@@ -317,6 +319,12 @@ ROUTES: tuple[Route, ...] = (
         "What happened, oldest first.",
         query=(
             Key("since", _number(0), "only events after the one of this number"),
+            Key(
+                "after",
+                EVENT_CURSOR,
+                "`cursor` of an answer: only what is told since then. Unlike `since` it misses no event of a group "
+                "whose engine is late, or did not answer",
+            ),
             Key("vjob", JOB_NAME, "only events of vjobs of this name"),
             Key(
                 "from",

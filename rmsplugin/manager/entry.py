@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -26,7 +27,7 @@ from rmsplugin.errors import (
     RmspluginError,
     UnavailableError,
 )
-from rmsplugin.manager import merging
+from rmsplugin.manager import merging, site_events
 from rmsplugin.manager.group_handover import GroupHandover
 from rmsplugin.manager.handing import HAND_ON, Handed, Hands, opened
 from rmsplugin.manager.handing_down import HandingDown
@@ -294,10 +295,10 @@ class Entry:
         if any(key.name == "limit" for key in route.query):
             limit = asked.query.number("limit", _ROWS, parsing.MAX_EVENTS)
         if route.name == "events":
-            target = f"/v1/events?limit={limit}" + "".join(_chosen(asked, ("vjob", "from", "node", "user", "kind")))
-        elif route.name == "states":
+            return await self._events(route, asked, limit)
+        if route.name == "states":
             return await self._states(route, asked)
-        elif route.name == "vjobs":
+        if route.name == "vjobs":
             limit = min(limit, _ROWS)  # the most that an engine tells at a time
             target += self._older(asked.query.number("before", 0))
         within_s = _PLAN_S if route.name == "plan" else _LIST_S
@@ -305,9 +306,21 @@ class Entry:
         found = self._merged(route, replies, errors, limit)
         if route.name == "vjobs" and found.get("older"):
             self._remember_older(found)
-        if route.name == "events" and (since := asked.query.number("since", 0)):
-            found["events"] = [each for each in found["events"] if each["id"] > since]
         return found
+
+    async def _events(self, route: Route, asked: Asked, limit: int) -> Reply:
+        since, begin = asked.query.number("since", 0), asked.query.moment("from")
+        after = asked.query.event_cursor("after")
+        before = after or site_events.start(time.time())
+        common = f"{route.path}?limit={limit}" + "".join(_chosen(asked, ("vjob", "node", "user", "kind")))
+        handed = {
+            group: self._handed(route, asked, common + site_events.part_of(group, after, since, begin))
+            for group in self._groups()
+        }
+        replies, errors = await self._hands.ask_each(handed, _LIST_S)
+        found = self._merged(route, replies, errors, limit)
+        found["events"] = [each for each in found["events"] if each["id"] > since]
+        return {**found, **({"cursor": cursor} if (cursor := site_events.told(before, replies)) else {})}
 
     def _older(self, before: int) -> str:
         """What is added to the question for the page before this vjob, which only one group's engine has."""

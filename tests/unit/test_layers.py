@@ -241,7 +241,17 @@ ORDERS = {
     "manager": (
         *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),
         *("watching", "liveness", "stillness", "deafness", "fitness", "readings", "looking"),
-        *("handing", "handing_down", "pulse", "group_handover", "site_page", "entry", "standing", "main"),
+        *(
+            "handing",
+            "handing_down",
+            "pulse",
+            "group_handover",
+            "site_page",
+            "site_events",
+            "entry",
+            "standing",
+            "main",
+        ),
     ),
     "adapters/platform": (
         "base",

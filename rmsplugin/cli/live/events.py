@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
@@ -52,7 +52,8 @@ def add_command(commands: options.Commands) -> None:
         "show what happened, oldest first",
         _events,
         """
-        With --follow and --json, one JSON object a line.
+        With --follow and --json, one JSON object a line. Without --follow, the document has a cursor: with --since it
+        has what is told later, and misses nothing. A number does so only where one engine has all groups.
 
         kinds of events:
         {kinds}
@@ -71,9 +72,9 @@ def add_command(commands: options.Commands) -> None:
         "--since",
         metavar="TIME",
         type=_since,
-        default=(0, 0.0),
+        default=_Since(),
         help="only events since then: 1h, 30m, 7d, today, YYYY-MM-DD[THH:MM[:SS]]; or only those after the event of "
-        "this number",
+        "this number; or only those told since the answer with this cursor (see --json)",
     )
     for key, what in (
         ("node", "that name one of these nodes"),
@@ -106,26 +107,54 @@ def _kinds() -> Iterator[str]:
         )
 
 
-def _since(text: str) -> tuple[int, float]:
-    """The number of an event, and a time; one of them is 0."""
+class _Since(NamedTuple):
+    """Where events begin: behind that of a number, behind a cursor, or at a time in seconds since the epoch."""
+
+    number: int = 0
+    time: float = 0.0
+    cursor: str = ""
+
+
+def _since(text: str) -> _Since:
     if text.isdecimal():
-        return options.whole_number(text), 0.0
+        return _Since(number=options.whole_number(text))
+    if "," in text and text.partition(",")[0].isdecimal():
+        return _Since(cursor=_cursor(text))
     try:
-        return 0, options.past_time(text)
+        return _Since(time=options.past_time(text))
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}; and it is not a whole number") from None
+
+
+def _cursor(text: str) -> str:
+    from rmsplugin.model.event_cursor import EventCursor
+
+    try:
+        return str(EventCursor.parse(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
 
 
 def _events(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
     engine = find_engine(arguments)
-    number, begin = arguments.since
 
-    def read(since: int, limit: int) -> list[Event]:
+    def read(since: _Since, limit: int) -> tuple[list[Event], _Since]:
+        """The events, and where the next ones begin."""
         wanted = {key: getattr(arguments, key) for key in ("node", "user", "kind")}
-        return engine.events(since=since, vjob=arguments.vjob or "", limit=limit, begin=begin, wanted=wanted)
+        rows, cursor = engine.events_and_cursor(
+            since=since.number,
+            after=since.cursor,
+            vjob=arguments.vjob or "",
+            limit=limit,
+            begin=since.time,
+            wanted=wanted,
+        )
+        if cursor:
+            return rows, _Since(time=since.time, cursor=cursor)
+        return rows, since._replace(number=max([since.number, *(int(row.get("id") or 0) for row in rows)]))
 
-    rows = read(number, arguments.limit)
+    rows, following = read(arguments.since, arguments.limit)
     # Events name no users: those of whom there are some are known.
     wanted = {"node": arguments.node, "user": () if rows else arguments.user, "kind": arguments.kind}
     unknown = sentences_of_unknown(engine, wanted, rows)
@@ -133,7 +162,8 @@ def _events(arguments: argparse.Namespace) -> int:
         raise WrongOrderError("\n".join(unknown))  # it would be waited for in vain
     if not arguments.follow:
         notes = list(_notes(arguments, engine, len(rows), kinds=not unknown))
-        print_rows(arguments, columns, "events", rows, errors=unknown, warnings=notes)
+        more = {"cursor": following.cursor} if following.cursor else {}
+        print_rows(arguments, columns, "events", rows, errors=unknown, warnings=notes, more=more)
         for note in () if arguments.json else notes:
             print(f"rmsplugin events: {note}", file=sys.stderr)
         if unknown:
@@ -141,17 +171,15 @@ def _events(arguments: argparse.Namespace) -> int:
         return 0
     arguments.json_lines = True
     table = table_of(arguments, columns)
-    last = number
     while True:
         _print_batch(arguments, table, rows)
-        last = max([last, *(int(row["id"]) for row in rows)])
         time.sleep(_FOLLOW_S)
-        rows = _await_events(read, last)
+        rows, following = _await_events(read, following)
 
 
 def _notes(arguments: argparse.Namespace, engine: Engine, shown: int, *, kinds: bool) -> Iterator[str]:
     """What a list does not show of itself; with ``kinds`` also which kinds there are, where it is empty."""
-    if shown == arguments.limit and arguments.since != (0, 0.0):
+    if shown == arguments.limit and arguments.since != _Since():
         yield f"only the newest {shown} events are shown; see --limit"
     if kinds and arguments.kind and not shown:
         newest = engine.events(limit=options.MOST_ROWS)
@@ -167,7 +195,9 @@ def _print_batch(arguments: argparse.Namespace, table: Table, rows: list[Event])
     sys.stdout.flush()
 
 
-def _await_events(read: Callable[[int, int], list[Event]], since: int) -> list[Event]:
+def _await_events(
+    read: Callable[[_Since, int], tuple[list[Event], _Since]], since: _Since
+) -> tuple[list[Event], _Since]:
     """Read on; an engine that is being restarted is waited for, as `tail -F` waits for a file."""
     complained = False
     while True:

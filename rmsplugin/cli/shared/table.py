@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rmsplugin.cli.shared.cells import cut, width_of, wrapped
@@ -223,10 +224,11 @@ def print_rows(
     *,
     errors: Iterable[str] = (),
     warnings: Iterable[str] = (),
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Print rows as the user asked for them; of errors and warnings only a document tells here."""
+    """Print rows as the user asked for them; of errors, warnings and ``more`` keys only a document tells here."""
     if arguments.json:
-        print_document(arguments, {key: list(rows)}, errors=errors, warnings=warnings)
+        print_document(arguments, {key: list(rows), **more}, errors=errors, warnings=warnings)
         return
     width = None if arguments.parsable2 else terminal_width()
     shown = columns if width is None else _with_something(columns, rows, width)

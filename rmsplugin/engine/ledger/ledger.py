@@ -404,7 +404,8 @@ class Ledger:
             db.execute(f"delete from operations where job_id in ({old})", [before])
             db.execute(f"delete from vjob_failures where job_id in ({old})", [before])
             db.execute("delete from node_failures where last < ?", [before])
-            db.execute("delete from events where time < ?", [before])
+            # The newest one stays: of an empty table the numbers would begin again, and readers go on from theirs.
+            db.execute("delete from events where time < ? and id < (select max(id) from events)", [before])
             db.execute("delete from room_reports where time < ?", [before])
             self.plans.prune(before)
             self.checkpoints.forget_before(before)
@@ -759,6 +760,10 @@ class Ledger:
         row = {"time": self._clock(), "vjob": vjob, "vm": vm, "node": node, "kind": kind, "message": message}
         insert(self._db, "events", row)
         self._noted.append(partial(self.tally.happened, kind))
+
+    def newest_event(self) -> int:
+        """The id of the newest event; 0: there is none."""
+        return int(self._rows("select ifnull(max(id), 0) as newest from events", [])[0]["newest"])
 
     def events(
         self,

@@ -15,6 +15,7 @@ from typing import Any
 from rmsplugin.accounts import Account
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model import job_names
+from rmsplugin.model.event_cursor import EventCursor
 
 #: How long any request may wait for something to happen, in seconds; a longer wait is cut short.
 MAX_WAIT_S = 300.0
@@ -147,6 +148,14 @@ class Query:
         if not _MOMENT.fullmatch(text):
             raise BadRequestError(f"{key} is {_shown(text)}; it has to be a time in seconds since the epoch")
         return float(text)
+
+    def event_cursor(self, key: str) -> EventCursor | None:
+        """A place in the events; None if none was given. Raises BadRequestError."""
+        text = self._values.get(key, "")
+        try:
+            return EventCursor.parse(text) if text else None
+        except ValueError as error:
+            raise BadRequestError(f"{key} is {_shown(text)}; {error}") from None
 
     def words(self, key: str, among: Collection[str] = ()) -> frozenset[str]:
         """The words between the commas; none if the key was not given.

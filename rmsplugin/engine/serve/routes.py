@@ -537,28 +537,35 @@ class Routes:
         return await self._do(asked, lambda: summary_view(self._ledger, self._territory, self._epoch, decided))
 
     async def _events(self, asked: Asked) -> Reply:
-        since = asked.query.number("since", 0)
+        since, after = asked.query.number("since", 0), asked.query.event_cursor("after")
+        if after is not None and after.groups:
+            raise parsing.BadRequestError("after is the cursor of a manager, and this is the engine of one ledger")
+        since = since if after is None else max(since, after.number)
         limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
         vjob, begin = asked.query.job_name("vjob"), asked.query.moment("from")
         nodes, users, kinds = (asked.query.words(key) for key in ("node", "user", "kind"))
 
-        def read() -> list[dict[str, Any]]:
+        def read() -> Reply:
             name, sight, whose = own_name(self._ledger, vjob), self._sight(asked), users
             if not sight.all_jobs and vjob:
                 self._for(asked).require(asked.uid, vjob)
             elif not sight.all_jobs:
                 whose = frozenset({user_name(asked.uid)})
                 if users and users.isdisjoint(whose):
-                    return []
+                    return {"events": [], "cursor": str(since)}
+            # Before the events are read: one that comes in between is told next time. To whom not all is told, a higher
+            # number would tell that something has happened. It is lower than ``since`` in a ledger that was restored.
+            newest = self._ledger.newest_event() if sight.all_jobs else since
             events = self._ledger.events(
                 since=since, vjob=name, limit=limit, begin=begin, nodes=nodes, users=whose, kinds=kinds
             )
             if vjob and not events:
                 self._for(asked).require(asked.uid, vjob)  # a vjob that does not exist is an error
             told = events if sight.events_of_nodes else [event for event in events if event.vjob]
-            return veiled_views.events(told, sight)
+            last = max([newest, *(event.id for event in events)])
+            return {"events": veiled_views.events(told, sight), "cursor": str(last)}
 
-        return {"events": await self._do(asked, read)}
+        return await self._do(asked, read)
 
     async def _schedule(self, asked: Asked) -> Reply:
         def read_schedule() -> list[dict[str, Any]]:

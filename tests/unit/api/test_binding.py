@@ -124,6 +124,9 @@ def test_the_fields_of_the_requests_are_sent(served: Served) -> None:
     assert len(engine.events(limit=2)) == 2 and len(engine.cycles(limit=1)) == 1
     newest = engine.events(limit=1)[0]["id"]
     assert engine.events(since=newest) == []
+    _, cursor = engine.events_and_cursor(limit=1)
+    served.ledger.event("test", "later")
+    assert [each["message"] for each in engine.events_and_cursor(after=cursor)[0]] == ["later"]
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

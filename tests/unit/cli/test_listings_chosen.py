@@ -40,7 +40,7 @@ class Said:
         return out
 
     def names(self, key: str, *words: str, status: int = 0) -> list[Any]:
-        (rows,) = answer_of(self(*words, "--json", status=status)).values()
+        (rows,) = (each for each in answer_of(self(*words, "--json", status=status)).values() if isinstance(each, list))
         return [row[key] for row in rows]
 
 
@@ -87,8 +87,15 @@ def test_events_are_chosen_by_time_node_user_and_kind(served: Served, said: Said
     assert found("--user", "u5", "--kind", back) == [(back, "n2")]
     assert found("--since", "1h") == [(back, "n1")]
     assert found("--since", "1") == [(back, "n2"), (back, "n1")]
+    cursor = answer_of(said("events", "--json", "-n", "1"))["cursor"]
+    assert found("--since", cursor) == []
+    ledger.event(lost, "for a test", node="n2")
+    assert found("--since", cursor) == [(lost, "n2")]
     with pytest.raises(SystemExit) as ended:
         main(["events", "--since", "soon"])
+    assert ended.value.code == 2
+    with pytest.raises(SystemExit) as ended:
+        main(["events", "--since", "17,group"])
     assert ended.value.code == 2
 
 

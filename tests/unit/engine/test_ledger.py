@@ -658,6 +658,17 @@ def test_pruning_forgets_what_ended_long_ago_and_nothing_else(ledger: Ledger, cl
         ledger.operation(1)
 
 
+def test_numbers_of_events_go_on_where_all_were_old(ledger: Ledger, clock: Clock) -> None:
+    """Whoever reads on from a number would wait until there are as many again."""
+    for number in range(3):
+        ledger.event("old", f"number {number}")
+    last = ledger.newest_event()
+    clock.now += 4000.0
+    ledger.prune(clock.now)
+    ledger.event("new", "just now")
+    assert [event.kind for event in ledger.events(since=last)] == ["new"]
+
+
 def test_named_vjobs_are_found_in_whatever_state_however_many(ledger: Ledger) -> None:
     for job_id in range(1, 1203):
         ledger.add_vjob(vjob(job_id, state=VJobState.TERMINATED if job_id % 2 else VJobState.WAITING))

@@ -296,7 +296,10 @@ def test_a_job_that_the_engine_has_not_met_is_looked_up_in_slurm(served: Served)
     status, answer = served.ask("GET", f"/v1/jobs/{job}")
     assert (status, answer["vjob"]["display_id"], answer["vjob"]["state"]) == (200, str(job), "waiting")
     assert "has not met it yet" in answer["vjob"]["reason"]
-    assert served.ask("GET", f"/v1/events?vjob={job}") == (200, {"events": []})
+    assert served.ask("GET", f"/v1/events?vjob={job}") == (
+        200,
+        {"events": [], "cursor": str(served.ledger.newest_event())},
+    )
     assert served.ask("GET", f"/v1/jobs/{job}/decisions") == (200, {"decisions": []})
     served.add_vjob(12, ME)
     assert served.ask("GET", "/v1/jobs/12")[1]["vjob"]["reason"] == "for a test"

@@ -6,13 +6,13 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.manager.managed import Managed, engine, given
+from unit.manager.managed import Managed
 from unit.served import ME, Served
 
 from rmsplugin.api.routes import ROUTES
@@ -31,38 +31,6 @@ from rmsplugin.manager.handing import Handed
 from rmsplugin.manager.site_page import SitePage
 from rmsplugin.manager.where import WHERE
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.settings.cluster import Cluster
-
-GROUPS = {"a": ("n1", "n2"), "b": ("m1",)}
-
-
-@pytest.fixture
-def engines(tmp_path: Path) -> Iterator[dict[str, Served]]:
-    cluster = Cluster(coordination="zookeeper", servers=("z:1",), shared_dir=tmp_path / "shared")
-    made = {name: engine(tmp_path / name, cluster) for name in GROUPS}
-    made["a"].add_vjob(12, ME, VJobState.RUNNING)
-    made["a"].add_vjob(14, ME)
-    made["b"].add_vjob(13, ME)
-    made["b"].add_vjob(31, ME, display_id="30_1")
-    yield made
-    for each in made.values():
-        each.close()
-
-
-@pytest.fixture
-def manager(tmp_path: Path, engines: dict[str, Served]) -> Iterator[Managed]:
-    made = Managed(
-        tmp_path,
-        "m",
-        {name: each.socket for name, each in engines.items()},
-        dict.fromkeys(GROUPS, "m"),
-        {"m": "http://127.0.0.1:9"},
-        given(GROUPS, j12="a", j14="a", j13="b", j30="b"),
-        base=engines["a"],
-    )
-    yield made
-    made.close()
-
 
 _PAGES = {"": "", "a": "?group=a", "b": "?group=b"}
 

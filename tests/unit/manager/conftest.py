@@ -1,0 +1,43 @@
+"""A manager and the engines of its two groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from unit.manager.managed import Managed, engine, given
+from unit.served import ME, Served
+
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings.cluster import Cluster
+
+GROUPS = {"a": ("n1", "n2"), "b": ("m1",)}
+
+
+@pytest.fixture
+def engines(tmp_path: Path) -> Iterator[dict[str, Served]]:
+    cluster = Cluster(coordination="zookeeper", servers=("z:1",), shared_dir=tmp_path / "shared")
+    made = {name: engine(tmp_path / name, cluster) for name in GROUPS}
+    made["a"].add_vjob(12, ME, VJobState.RUNNING)
+    made["a"].add_vjob(14, ME)
+    made["b"].add_vjob(13, ME)
+    made["b"].add_vjob(31, ME, display_id="30_1")
+    yield made
+    for each in made.values():
+        each.close()
+
+
+@pytest.fixture
+def manager(tmp_path: Path, engines: dict[str, Served]) -> Iterator[Managed]:
+    made = Managed(
+        tmp_path,
+        "m",
+        {name: each.socket for name, each in engines.items()},
+        dict.fromkeys(GROUPS, "m"),
+        {"m": "http://127.0.0.1:9"},
+        given(GROUPS, j12="a", j14="a", j13="b", j30="b"),
+        base=engines["a"],
+    )
+    yield made
+    made.close()
