@@ -79,6 +79,7 @@ from rmsplugin.engine.serve.ears import Ears, ways_in
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.engine.shared_dir import ROOT_KEY, identity_of
+from rmsplugin.engine.territory.begun_anew import BegunAnew
 from rmsplugin.engine.territory.own_rms import own_rms
 from rmsplugin.engine.territory.territory import Territory, territory_of
 from rmsplugin.engine.turn import obeyed_by_all
@@ -251,6 +252,7 @@ class Daemon:
         """
         lease, self._settings = opened.lease, settings
         self.hands_over = False
+        self._anew: BegunAnew | None = None  # for the engine of a group, once it runs
         self._ends = False
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
         self.context = open_context(settings, state_dir, lease, tree=opened.tree, deposed=_end_at_once)
@@ -362,6 +364,8 @@ class Daemon:
         if self.controllers is not None:
             later = partial(loop.call_later, _ANSWER_S, hand_over)
             self.controllers.on_hand_over(lambda: loop.call_soon_threadsafe(later))
+        if self.context.territory is not None:
+            self._anew = BegunAnew(lambda: loop.call_soon_threadsafe(hand_over))
         await self.service.open()
         if self.metrics is not None:
             await self.metrics.listener.open()
@@ -449,6 +453,8 @@ class Daemon:
             # Called only now: a cycle that has waited for a preview sees the changes that woke it meanwhile.
             self._cycles.heard()
             self.cycle.run()
+            if self._anew is not None and self.cycle.seen is not None:
+                self._anew.where_refused(self.cycle.seen.refusing)
             self.service.page_changed()
             if self.metrics is not None:
                 self.metrics.cycle_ended()

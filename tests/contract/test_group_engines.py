@@ -40,6 +40,7 @@ class Site:
 
     def __init__(self, directory: Path, ensemble: Ensemble) -> None:
         self._directory, self._ensemble = directory, ensemble
+        self.program = EngineProcess
         self._started: list[EngineProcess] = []
         self.shared = directory / "shared"
         self.shared.mkdir(mode=0o700)
@@ -53,7 +54,7 @@ class Site:
         )
         place = self._directory / controller
         place.mkdir(mode=0o700, exist_ok=True)
-        self._started.append(EngineProcess(controller, write_settings(place, lines), group=group))
+        self._started.append(self.program(controller, write_settings(place, lines), group=group))
         return self._started[-1]
 
     def answers(self, controller: str, group: str) -> bool:
@@ -125,3 +126,38 @@ def test_a_directory_of_sockets_that_others_may_enter_is_refused(site: Site, tmp
     engine = site.start("c1", "left")
     assert engine.process.wait(PATIENCE_S) == 2
     assert "is for the manager alone: chown it to" in engine.said() and "Traceback" not in engine.said()
+
+
+class Refused(EngineProcess):
+    """An engine whose first look finds that a host of its group obeys an engine of a higher epoch."""
+
+    PROGRAM = """\
+import os, sys
+from types import SimpleNamespace
+from rmsplugin.cli.main import main
+from rmsplugin.engine.territory import begun_anew
+from rmsplugin.engine.cycle import Cycle
+begun_anew.LEAST_S = 0.0
+run = Cycle.run
+def refused(cycle):
+    report = run(cycle)
+    if "RMSPLUGIN_TEST_REFUSED" not in os.environ:
+        os.environ["RMSPLUGIN_TEST_REFUSED"] = "1"
+        cycle.seen = SimpleNamespace(refusing={"n3"}, rms=SimpleNamespace(jobs=()))
+    return report
+Cycle.run = refused
+sys.exit(main())
+"""
+
+
+def test_a_groups_engine_that_its_own_host_refuses_leads_on_with_a_higher_epoch(site: Site) -> None:
+    """The host comes from another group, whose epoch was higher."""
+    site.program = Refused
+    right = site.start("c1", "right")
+    wait_until(lambda: right.said().count("is up; took up") == 2, "it leads anew")
+    first, second = (epoch_of(path) for path in ledgers_in(site.shared / "groups" / "right"))
+    assert first is not None and second is not None and second > first
+    assert right.process.poll() is None
+    wait_until(lambda: site.answers("c1", "right"), "it answers")
+    assert site.summary("c1", "right")["epoch"] == second
+    assert right.said().count("n3 obey an engine of a higher epoch") == 1

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from scenarios.world import World
 
+from rmsplugin.adapters.platform.base import VMInfo
 from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import DeposedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
 S = VJobState
@@ -83,3 +85,19 @@ def test_a_preview_reads_no_script_and_holds_no_job_even_if_it_came_to_a_job_tha
     assert (read, world.rms.job(stranger).held) == ([], False)
     world.tick()
     assert (read, world.rms.job(stranger).held) == ([stranger], True), "a cycle meets it"
+
+
+def test_a_look_tells_nodes_that_obey_a_higher_epoch_from_silent_ones(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = world.cycle._observer._hypervisor.list_vms
+    errors = {"n1": UnavailableError("no route"), "n2": DeposedError("an engine of epoch 9 has acted here")}
+
+    def looked(node: str) -> dict[str, VMInfo]:
+        if node in errors:
+            raise errors[node]
+        return look(node)
+
+    monkeypatch.setattr(world.cycle._observer._hypervisor, "list_vms", looked, raising=False)
+    seen = world.cycle._observer.observe()
+    assert (seen.unreachable.keys(), seen.refusing) == ({"n1", "n2"}, {"n2"})

@@ -19,7 +19,7 @@ from rmsplugin.engine.observe.others import of_others
 from rmsplugin.engine.observe.rooms import Rooms, find_rooms, own_nodes, vm_hosts
 from rmsplugin.engine.observe.switched import without_power
 from rmsplugin.engine.observe.topology import NO_TOPOLOGY, Topology
-from rmsplugin.errors import RmspluginError
+from rmsplugin.errors import DeposedError, RmspluginError
 from rmsplugin.model.constraints import Constraints
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vm_names import parse_vm_name
@@ -68,6 +68,7 @@ class Observation:
     rooms: Rooms
     vms: Mapping[str, Mapping[str, VMInfo]]  # by node, then VM name; only of nodes whose hypervisor answered
     unreachable: Mapping[str, str] = field(default_factory=dict)  # node -> why
+    refusing: frozenset[str] = frozenset()  # those of them that obey an engine of a higher epoch
     faults: Mapping[str, str] = field(default_factory=dict)  # node -> what the prolog of its room says is wrong there
     statistics: Mapping[str, Mapping[str, VMStatistics]] = field(
         default_factory=dict
@@ -150,6 +151,14 @@ class _Node:
     sampled: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Silent:
+    """Why there is no part of a node; ``refuses``: it obeys an engine of a higher epoch."""
+
+    why: str
+    refuses: bool = False
+
+
 class Observer:
     """Looks at the cluster: Slurm, the VMs of each node, and the rooms."""
 
@@ -178,8 +187,8 @@ class Observer:
         off = without_power(self._ledger.power.switches(), rms.nodes)
         found = self._look_at_all([name for name in names if name not in off])
         answers = {name: each for name, each in found.items() if isinstance(each, _Node)}
-        silent = {name: each for name, each in found.items() if isinstance(each, str)}
-        unreachable = {name: off.get(name) or silent[name] for name in names if name in off or name in silent}
+        silent = {name: each for name, each in found.items() if isinstance(each, _Silent)}
+        unreachable = {name: off.get(name) or silent[name].why for name in names if name in off or name in silent}
         rooms = find_rooms(self._settings, rms, taken)
         reports = self._ledger.room_reports.of(room.job_id for room in rooms.by_node.values())
         faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}
@@ -190,6 +199,7 @@ class Observer:
             rooms=rooms,
             vms={name: each.vms for name, each in answers.items()},
             unreachable=unreachable,
+            refusing=frozenset(name for name, each in silent.items() if each.refuses),
             faults=faults,
             statistics=statistics,
             sampled={name: answers[name].sampled for name in statistics},
@@ -212,18 +222,18 @@ class Observer:
             taken, rms, own_nodes(self._settings, rms), answering, unreachable=silent, of_others=others, by_rms=True
         )
 
-    def _look_at_all(self, nodes: Sequence[str]) -> dict[str, _Node | str]:
-        """Read the nodes side by side: the part of each, or the reason why there is none, by name and in this order."""
+    def _look_at_all(self, nodes: Sequence[str]) -> dict[str, _Node | _Silent]:
+        """Read the nodes side by side: the part of each, or why there is none, by name and in this order."""
         return dict(zip(nodes, each_beside(nodes, self._look_at_or_why_not, _PARALLEL, "observe"), strict=True))
 
-    def _look_at_or_why_not(self, node: str) -> _Node | str:
+    def _look_at_or_why_not(self, node: str) -> _Node | _Silent:
         try:
             return self._look_at(node)
         except RmspluginError as error:
-            return str(error)
+            return _Silent(str(error), isinstance(error, DeposedError))
         except Exception as bug:  # a fault at one node must not hide the others
             log.exception("looking at %s", node)
-            return f"internal error: {bug!r}"
+            return _Silent(f"internal error: {bug!r}")
 
     def _look_at(self, node: str) -> _Node:
         """Read one node. A node that lists its VMs, but gives no statistics of them, is seen without statistics.
