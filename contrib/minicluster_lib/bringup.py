@@ -125,7 +125,7 @@ def _install_for_vms(cluster: Cluster) -> None:
 def _start_head(cluster: Cluster, progress: Progress) -> None:
     slurm.start_munge(cluster, cluster.head)
     if cluster.has_libvirt:
-        nfs.start(cluster)
+        nfs.start(cluster, cluster.head)
     engine.make_directories(cluster)
     controllers.start_zookeeper(cluster)
     accounting.start(cluster)

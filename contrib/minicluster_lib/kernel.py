@@ -51,6 +51,11 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
     _check(result, f"mount {source} on {target}")
 
 
+def unmount(target: str) -> None:
+    """Take a mount away from its place; whoever still uses it keeps it."""
+    _check(_libc.umount2(target.encode(), ctypes.c_int(MNT_DETACH)), f"unmount {target}")
+
+
 def bind(source: str, target: str, *, read_only: bool = False) -> None:
     """Bind-mount one file or directory, without what is mounted below it."""
     mount(source, target, flags=MS_BIND)

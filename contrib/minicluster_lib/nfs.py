@@ -1,12 +1,13 @@
-"""NFS: the head's user-space NFS server, from which guests mount /home."""
+"""NFS: user-space servers. From the head's, guests mount /home."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from minicluster_lib import hosts
 from minicluster_lib.cache import package_versions
-from minicluster_lib.layout import HEAD_ADDRESS, Cluster
+from minicluster_lib.layout import Cluster, Host
 from minicluster_lib.waiting import wait_until
 
 NFS_PORT = 2049
@@ -34,12 +35,18 @@ NFSV4 {{
 MDCACHE {{
     Dir_Chunk = 0;
 }}
+{exports}LOG {{
+    Default_Log_Level = EVENT;
+}}
+"""
+
+_EXPORT = """\
 EXPORT {{
-    Export_Id = 1;
-    Path = /home;
-    Pseudo = /home;
+    Export_Id = {number};
+    Path = {path};
+    Pseudo = {path};
     Access_Type = RW;
-    Squash = Root_Squash;
+    Squash = {squash};
     SecType = sys;
     PrivilegedPort = true;
     Protocols = 4;
@@ -49,29 +56,39 @@ EXPORT {{
         Name = VFS;
     }}
 }}
-LOG {{
-    Default_Log_Level = EVENT;
-}}
 """
 
 
 def install_configuration(cluster: Cluster) -> None:
     """Write the head's /etc/ganesha."""
-    directory = cluster.head.path("etc/ganesha")
+    configure(cluster.head, ["/home"], root_too=False)
+
+
+def configure(host: Host, paths: Sequence[str], *, root_too: bool) -> None:
+    """Write a host's /etc/ganesha.
+
+    Args:
+        host: where the server is to run.
+        paths: the directories that it exports.
+        root_too: whether root is root there, too, and not nobody.
+    """
+    directory = host.path("etc/ganesha")
     directory.mkdir(exist_ok=True)
+    squash = "No_Root_Squash" if root_too else "Root_Squash"
+    exports = [_EXPORT.format(number=number, path=path, squash=squash) for number, path in enumerate(paths, 1)]
     version = package_versions(["nfs-ganesha"]).get("nfs-ganesha", "")
     more = "" if version.startswith(("3.", "4.")) else _MAY_NOT_FLUSH
-    (directory / "ganesha.conf").write_text(_GANESHA_CONF.format(address=HEAD_ADDRESS, nfs_port=NFS_PORT, more=more))
+    text = _GANESHA_CONF.format(address=host.address, nfs_port=NFS_PORT, more=more, exports="".join(exports))
+    (directory / "ganesha.conf").write_text(text)
 
 
-def start(cluster: Cluster) -> None:
-    """Start the NFS server, and the port mapper without which it does not start; guests do not need that one."""
-    head = cluster.head
-    hosts.run(cluster, head, ["install", "-d", "-o", "_rpc", "/run/rpcbind"])
-    hosts.start_daemon(head, "rpcbind", ["/usr/sbin/rpcbind", "-f", "-w"])
-    hosts.run(cluster, head, ["mkdir", "-p", "/run/ganesha", "/var/lib/nfs/ganesha"])
+def start(cluster: Cluster, host: Host) -> None:
+    """Start a host's NFS server, and the port mapper without which it does not start; clients do not need that one."""
+    hosts.run(cluster, host, ["install", "-d", "-o", "_rpc", "/run/rpcbind"])
+    hosts.start_daemon(host, "rpcbind", ["/usr/sbin/rpcbind", "-f", "-w"])
+    hosts.run(cluster, host, ["mkdir", "-p", "/run/ganesha", "/var/lib/nfs/ganesha"])
     hosts.start_daemon(
-        head,
+        host,
         "nfs",
         [
             "/usr/bin/ganesha.nfsd",
