@@ -21,6 +21,7 @@ from minicluster_lib import (
     nfs,
     podman,
     settings_file,
+    shared_nfs,
     slurm,
     ssh,
 )
@@ -114,6 +115,7 @@ def _install_for_vms(cluster: Cluster) -> None:
     pki.install_certificates(cluster)
     ssh.install_keys(cluster)
     controllers.install(cluster)
+    shared_nfs.install_configuration(cluster)
     bmcs.install(cluster)
     if cluster.podman:
         podman.install_configuration(cluster)
@@ -126,10 +128,12 @@ def _start_head(cluster: Cluster, progress: Progress) -> None:
     slurm.start_munge(cluster, cluster.head)
     if cluster.has_libvirt:
         nfs.start(cluster, cluster.head)
+    shared_nfs.start(cluster)
     engine.make_directories(cluster)
     controllers.start_zookeeper(cluster)
     accounting.start(cluster)
     slurm.start_accounting(cluster)
+    shared_nfs.wait_until_mounted(cluster)
     progress("slurmdbd answers; starting slurmctld")
     slurm.start_controller(cluster)
     if not cluster.native:

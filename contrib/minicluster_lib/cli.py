@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from minicluster_lib import guardian, hosts, podman, requirements, teardown
+from minicluster_lib import guardian, hosts, podman, requirements, shared_nfs, teardown
 from minicluster_lib.bringup import Progress, bring_up, refresh
 from minicluster_lib.layout import MEMBER_VARIABLE, Cluster, MiniclusterError, RefusedError, default_directory
 from minicluster_lib.state import daemon_states, describe
@@ -37,7 +37,8 @@ With --power-saving a node has a daemon bmc, too; its address is that of the nod
 
 DAEMON is slurmctld, slurmdbd, mariadb, nfs, engine, slurmd (of front1) or munged on the head, slurmd, libvirtd, sshd or
 munged on a node, slurmd or munged on another front. With --controllers 2 there are slurmctld and engine on front2, too,
-and zookeeper on the head, front2 and n1. With --managers it is manager in the place of engine.
+and zookeeper on the head, front2 and n1. With --managers it is manager in the place of engine. With --shared nfs there
+is an nfs on the last node, too, and on each controller nfs-controllers and nfs-ctld, its clients, unless its kernel is.
 """
 
 
@@ -105,6 +106,13 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         choices=[1, 2],
         default=1,
         help="hosts with slurmctld and an engine: the head, and front2, whose stand by (default: %(default)s)",
+    )
+    up.add_argument(
+        "--shared",
+        choices=["files", "nfs"],
+        default="files",
+        help="with --controllers 2: what the two share is in files of this machine, or comes by NFS from the last node "
+        "(default: %(default)s)",
     )
     up.add_argument(
         "--managers",
@@ -206,6 +214,8 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
         raise RefusedError("--demand-window-s is more than 0 s, and 7 days at most")
     if arguments.managers:
         _check_managers(arguments)
+    if arguments.shared == "nfs":
+        _check_shared_nfs(arguments)
     if arguments.native:
         _check_native(arguments)
     if arguments.podman:
@@ -231,6 +241,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             nodes=arguments.nodes,
             fronts=0 if arguments.native else max(arguments.fronts, arguments.controllers),
             controllers=arguments.controllers,
+            shared_nfs=arguments.shared == "nfs",
             managers=arguments.managers,
             rooms=arguments.rooms,
             room_idle_s=arguments.room_idle_s,
@@ -260,6 +271,16 @@ def _check_managers(arguments: argparse.Namespace) -> None:
     """Refuse one controller, and too few nodes."""
     if arguments.controllers != 2 or arguments.nodes < 2:
         raise RefusedError("--managers needs --controllers 2, and two nodes: one for each group")
+
+
+def _check_shared_nfs(arguments: argparse.Namespace) -> None:
+    """Refuse one controller, a file server of a host of the ensemble's, and one that is switched off."""
+    if arguments.controllers != 2 or arguments.nodes < 2 or arguments.power_saving:
+        raise RefusedError(
+            "--shared nfs needs --controllers 2, and two nodes: the last one is the file server, so it is without "
+            "--power-saving"
+        )
+    shared_nfs.check()
 
 
 def _check_native(arguments: argparse.Namespace) -> None:

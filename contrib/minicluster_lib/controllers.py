@@ -1,7 +1,7 @@
 """Controllers: a second host with a slurmctld and an engine that stand by, and what the two hosts share.
 
-Both hosts have /home, as sites have a file system that controllers mount. Three ZooKeeper servers, on the head, on the
-second controller and on the first node, say which engine leads.
+Both hosts have /home, as sites have a file system that controllers mount; ``shared_nfs`` has them mount one. Three
+ZooKeeper servers, on the head, on the second controller and on the first node, say which engine leads.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from minicluster_lib import control_groups, host_power, kernel, kvm
 from minicluster_lib.layout import MEMBER_VARIABLE, SEARCH_PATH
 
 CONTROL_SOCKET = "control.sock"
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", kvm.DEVICE, "net/tun")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty", kvm.DEVICE, "net/tun", "fuse")
 CGROUP_NAMES = ("systemd", "freezer", "memory", "cpuset", "cpu", "cpuacct", "devices")
 
 

@@ -87,6 +87,7 @@ class Cluster:
     nodes: int = 3
     fronts: int = 1
     controllers: int = 1
+    shared_nfs: bool = False
     managers: bool = False
     rooms: str = "hold"
     room_idle_s: float = 5.0
@@ -116,6 +117,11 @@ class Cluster:
     def second(self) -> Host | None:
         """The host of the second controller."""
         return self.front_hosts[SECOND] if self.controllers == 2 else None
+
+    @property
+    def file_server(self) -> Host | None:
+        """The host that serves what two controllers share by NFS: a node that has no part in the ensemble."""
+        return self.node_hosts[-1] if self.shared_nfs else None
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:

@@ -37,6 +37,7 @@ def _arguments() -> argparse.Namespace:
         help="managers of two groups in the place of engines",
     )
     kinds = sorted(KINDS_OF_MANAGERS)
+    parser.add_argument("--nfs", action="store_true", help="what the controllers share comes by NFS from the last node")
     parser.add_argument("--only", default=[], nargs="+", choices=kinds, help="faults of these kinds only")
     parser.add_argument(
         "--evidence", type=Path, help="directory for logs and listings, where something was wrong or late"
@@ -65,7 +66,8 @@ def main() -> int:
             codes[0] = verdict.code(*told)
 
     managers = ["--managers"] if arguments.managers else []
-    failed = on_minicluster(act, "hold", "--controllers", "2", *managers)
+    shared = ["--shared", "nfs"] if arguments.nfs else []
+    failed = on_minicluster(act, "hold", "--controllers", "2", *managers, *shared)
     return failed or codes[0]
 
 

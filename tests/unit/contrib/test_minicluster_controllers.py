@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
-from minicluster_lib import controllers
-from minicluster_lib.layout import Cluster
+from minicluster_lib import cli, controllers, shared_nfs
+from minicluster_lib.layout import Cluster, RefusedError
 
 SETTINGS = """\
 [engine]
@@ -65,3 +67,36 @@ def test_one_controller_has_no_server(tmp_path: Path) -> None:
     alone = Cluster(tmp_path, nodes=2)
     assert controllers.ensemble(alone) == []
     assert controllers.settings(alone, SETTINGS, "head") == SETTINGS
+
+
+def test_what_is_shared_by_nfs_comes_from_a_host_without_a_server_of_the_ensemble(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, nodes=3, fronts=2, controllers=2, shared_nfs=True)
+    server = cluster.file_server
+    assert server is not None and server.name not in {host.name for host in controllers.ensemble(cluster)}
+    server.path("etc").mkdir(parents=True)
+    shared_nfs.install_configuration(cluster)
+    text = server.path("etc/ganesha/ganesha.conf").read_text()
+    assert re.findall(r"Pseudo = (\S+);", text) == [controllers.SHARED, controllers.SLURM_STATE]
+    assert f"Bind_addr = {server.address};" in text
+
+
+def test_nobody_serves_what_is_shared_in_files(cluster: Cluster) -> None:
+    assert cluster.file_server is None
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        (["--controllers", "2"], False),
+        (["--controllers", "2", "--nodes", "1"], True),
+        (["--controllers", "2", "--power-saving"], True),
+        ([], True),
+    ],
+)
+def test_a_file_server_has_to_be_a_node_that_is_always_there(
+    options: list[str], refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_nfs, "check", lambda: None)
+    arguments = cli._parser().parse_args(["up", "--shared", "nfs", *options])
+    with pytest.raises(RefusedError, match="--shared nfs needs") if refused else contextlib.nullcontext():
+        cli._check_shared_nfs(arguments)
