@@ -339,7 +339,7 @@ class Cycle:
 
     def _not_ours_any_more(self) -> list[str]:
         """Sentences about partitions of vjobs that the settings do not have: a typo, or a partition taken away."""
-        found = {vjob.partition for vjob in self._ledger.vjobs()} - set(self._settings.slurm.partitions)
+        found = {vjob.partition for vjob in self._ledger.living().values()} - set(self._settings.slurm.partitions)
         what = "which is not in slurm.partitions: they are kept as they are, and none is started or resumed there"
         return [f"there are vjobs in partition {name}, {what}" for name in sorted(found)]
 

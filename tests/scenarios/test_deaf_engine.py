@@ -52,6 +52,23 @@ def test_a_wrapper_that_says_nothing_to_an_engine_that_hears_again_is_missed(wor
     assert "has been silent" in events(world)
 
 
+def test_a_site_of_little_patience_waits_for_wrappers_as_long_after_deafness(world: World) -> None:
+    """Even if it waits for less time than any wrapper may take to say something again."""
+    engine = world.settings.engine.model_copy(update={"orphan_s": 12.0})
+    world.settings = world.settings.model_copy(update={"engine": engine})
+    world.start_engine()
+    job = world.running()
+    world.wrappers_answer = False
+    world.tick(8.0)
+    world.context.hearing.note_deaf(MUNGE, world.context.clock.now())
+    world.tick(8.0)  # 16 s, of which the engine could have heard for 8
+    world.tick()
+    assert requeued(world, job) == [False]
+    world.tick(4.0)
+    world.tick()
+    assert requeued(world, job) == [True]
+
+
 def test_a_process_that_stood_still_is_no_silence_of_wrappers(world: World) -> None:
     """The cycle may be the first to run after SIGCONT."""
     jobs = [world.running(memory_mib=64) for _ in range(3)]

@@ -106,6 +106,8 @@ class FirstSight:
             self._ledger.renew_vjob(new_vjob(self._clock, job, *found))
 
     def _forget_all_but(self, jobs: Sequence[RmsJob]) -> None:
+        if not (self._read or self._kept_out or self._not_held):
+            return
         keys = {_key(job) for job in jobs}
         self._read = {key: found for key, found in self._read.items() if key in keys}
         self._kept_out &= keys
@@ -113,6 +115,8 @@ class FirstSight:
 
     def _keep_others_out(self, jobs: Sequence[RmsJob], others: Mapping[int, RmsJob], report: CycleReport) -> None:
         """Hold jobs that have the ids of other jobs' vjobs, once each: an operator may release them."""
+        if not others:
+            return
         vjobs = self._ledger.vjobs_among(others)
         for job in jobs:
             if others.get(job.job_id) is job and job.state is not JobState.ENDED:

@@ -15,7 +15,6 @@ from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.errors import NotFoundError
-from rmsplugin.model.vjob import VJobState
 
 _DIGEST_BYTES = 16
 
@@ -38,7 +37,7 @@ class JobIdentity:
     def find_others(self, jobs: Iterable[RmsJob]) -> None:
         """Find the jobs that have the ids of other jobs' vjobs. A job's script is read only if nothing else decides."""
         ledger = self._ledger
-        known = {vjob.job_id: vjob for vjob in ledger.vjobs() if vjob.state is not VJobState.TERMINATED}
+        known = ledger.living()
         followed, others = set(), {}
         changed: list[tuple[int, RmsJob]] = []
         for job in jobs:
@@ -47,7 +46,7 @@ class JobIdentity:
                 continue
             if self._is_its(vjob, job):
                 followed.add(job.job_id)
-                if (vjob.seen_restarts, vjob.seen_submitted) != (job.restarts, job.submit_time):
+                if vjob.seen_submitted != job.submit_time or vjob.seen_restarts != job.restarts:
                     changed.append((job.job_id, job))
             else:
                 others[job.job_id] = job
@@ -62,7 +61,7 @@ class JobIdentity:
             return False
         if vjob.seen_restarts < 0:  # a row of an older release, which did not remember them
             return job.restarts > 0 or job.submit_time == int(vjob.submitted)
-        if (vjob.seen_restarts, vjob.seen_submitted) == (job.restarts, job.submit_time):
+        if vjob.seen_submitted == job.submit_time and vjob.seen_restarts == job.restarts:
             return True
         if job.restarts == 0 and vjob.seen_restarts == 0:
             return False  # only a requeue changes the time of submission in Slurm

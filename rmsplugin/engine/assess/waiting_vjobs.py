@@ -12,7 +12,7 @@ from rmsplugin.engine.assess.limit_retry import LimitRetry
 from rmsplugin.engine.assess.queue import Order, Waiting, in_order
 from rmsplugin.engine.capacity.priorities import priority_of
 from rmsplugin.engine.context.cycle_report import CycleReport
-from rmsplugin.engine.ledger.failures import LOSS
+from rmsplugin.engine.ledger.failures import LOSS, VJobFailure
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow
 from rmsplugin.engine.observe.dead_nodes import require_answers
@@ -75,25 +75,26 @@ class WaitingVJobs:
             report: receives the faults of single jobs.
         """
         rows = {vjob.display_id: vjob for vjob in self._ledger.vjobs()}
-        waiting, silent = [], {}
+        waiting: list[Waiting] = []
+        silent: dict[int, str] = {}
         failures = self._ledger.failures.of_vjobs()
-        for job in ours:
-            with report.alone(f"job {job.display_id}"):
-                row = rows.get(job.display_id) if job.split else None
-                if row is not None and row.job_id in self._identity.others:
-                    continue
-                if row is not None:
-                    kind = _WAKES.get(row.state, OperationKind.START)
-                    failed = [failures.get((row.job_id, each)) for each in (kind, LOSS)] if failures else []
-                    if self._moved(seen, row) or any(self._limits.rests(row, each, seen.taken) for each in failed):
-                        continue
-                    if row.state is VJobState.SLEEPING and strays(self._ledger, seen, row):
-                        continue  # resumed, it would run twice
-                    if row.state in _WAKES and row.wakes and (why := self._silent(row)):
-                        silent[row.job_id] = why
-                        continue
-                if each := self._waits(seen, job, row, geometry_of):
-                    waiting.append(each)
+
+        def add_if_it_waits(job: RmsJob) -> None:
+            row = rows.get(job.display_id) if job.split else None
+            if row is not None and row.job_id in self._identity.others:
+                return
+            if row is not None:
+                if self._moved(seen, row) or (failures and self._rests(seen, row, failures)):
+                    return
+                if row.state is VJobState.SLEEPING and strays(self._ledger, seen, row):
+                    return  # resumed, it would run twice
+                if row.state in _WAKES and row.wakes and (why := self._silent(row)):
+                    silent[row.job_id] = why
+                    return
+            if each := self._waits(seen, job, row, geometry_of):
+                waiting.append(each)
+
+        report.each_alone(ours, add_if_it_waits, lambda job: f"job {job.display_id}")
         ordered, order = in_order(seen, waiting)
         return Queue(ordered, silent, order)
 
@@ -120,6 +121,11 @@ class WaitingVJobs:
         if row.job_id in self._first_sight.newcomers:
             return row.job_id in seen.changed
         return row.state_since >= seen.taken
+
+    def _rests(self, seen: Observation, row: VJobRow, failures: Mapping[tuple[int, str], VJobFailure]) -> bool:
+        """Whether its last start or resume failed, or it was lost, too short a time ago."""
+        kinds = (_WAKES.get(row.state, OperationKind.START), LOSS)
+        return any(self._limits.rests(row, failures.get((row.job_id, each)), seen.taken) for each in kinds)
 
     def _waits(self, seen: Observation, job: RmsJob, row: VJobRow | None, geometry_of: GeometryOf) -> Waiting | None:
         """The vjob, if Slurm and its own state let it start, be resumed or go on now; else None."""

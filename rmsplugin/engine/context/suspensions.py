@@ -80,6 +80,10 @@ class Suspensions:
             awaited = self._awaited.get(job_id)
             return awaited.since if awaited is not None else 0.0
 
+    def awaits(self, job_id: int) -> bool:
+        """Whether the wrapper is awaited: one step of a dictionary, which needs no lock."""
+        return job_id in self._awaited
+
     def overdue(self, job_id: int, heard: float, now: float) -> bool:
         """Whether the wrapper should have been heard of by now, and was not.
 

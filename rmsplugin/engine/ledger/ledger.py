@@ -320,6 +320,10 @@ class Ledger:
             return list(self._current_vjobs().values())
         return [records.read_vjob(row) for row in self._rows(f"{_SELECT} order by submitted, job_id")]
 
+    def living(self) -> Mapping[int, VJobRow]:
+        """All vjobs that have not ended, by job id, in order of first submission; nobody changes the mapping."""
+        return self._current_vjobs()
+
     def vjobs_after(self, job_id: int, limit: int) -> list[VJobRow]:
         """The first ``limit`` vjobs that have not ended and whose job id is greater, by job id."""
         current = self._current_vjobs()

@@ -86,7 +86,7 @@ class Following:
         self._changed = set()
         # All vjobs that have not ended, and ended ones whose jobs have come back.
         alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
-        vjobs = {vjob.job_id: vjob for vjob in self._ledger.vjobs()} | self._ledger.vjobs_among(alive)
+        vjobs = {**self._ledger.living(), **self._ledger.vjobs_among(alive)}
         self._signs.retain(vjobs)
         self._suspensions.retain(vjobs)
         record_requeue_exits(self._ledger, seen.rms.requeue_exits, vjobs.values())
@@ -96,13 +96,15 @@ class Following:
         self._unclear = {}
         vms = self._ledger.vms_by_job()
         gone = self._ledger.nodes.gone()
-        doubtful = []
+        doubtful: list[Held] = []
         self._overdue = {}
-        for vjob in vjobs.values():
-            with report.alone(f"vjob {vjob.display_id}"):
-                held = self._reconcile_one(seen, vjob, vms.get(vjob.job_id, []), gone, jobs, busy, report)
-                if held is not None:
-                    doubtful.append(held)
+
+        def compare(vjob: VJobRow) -> None:
+            held = self._reconcile_one(seen, vjob, vms.get(vjob.job_id, []), gone, jobs, busy, report)
+            if held is not None:
+                doubtful.append(held)
+
+        report.each_alone(vjobs.values(), compare, lambda vjob: f"vjob {vjob.display_id}")
         self._fronts.watch(self._overdue)
         with report.alone("what is held back"):
             through = self._let_through(doubtful, vjobs, report)
@@ -197,8 +199,11 @@ class Following:
         if vjob.finished and is_ending(vjob, seen.taken, self._hearing.deaf_until(self._clock.now())):
             return 0.0  # it has told of the script's end and has gone; slurmctld hears of that later
         # While the engine was down, no wrapper could give a sign of life.
+        silent_s = seen.taken - max(vjob.wrapper_seen, self._signs.last(vjob.job_id), self._started)
+        if silent_s <= min(OVERDUE_S, self._settings.engine.orphan_s):
+            return silent_s  # nobody asks whether it is less
         since = last_heard(self._signs, self._suspensions, self._hearing, vjob.job_id, self._clock.now())
-        silent_s = seen.taken - max(vjob.wrapper_seen, since, self._started)
+        silent_s = min(silent_s, seen.taken - since)
         front = seen.rms.nodes.get(job.batch_host) if job is not None and job.state is JobState.RUNNING else None
         if front is None or silent_s <= OVERDUE_S:
             return silent_s
@@ -207,10 +212,12 @@ class Following:
 
     def _copies(self, vms: list[VMRow], seen: Observation) -> dict[str, str]:
         """By VM name, a node on which the VM is seen, although it runs elsewhere and no migration takes it there."""
-        # Most are on their hosts, and nowhere else.
+        for vm in vms:
+            if seen.only_node(vm.name) != vm.host:
+                break
+        else:
+            return {}  # most are on their hosts, and nowhere else
         strange = [vm for vm in vms if seen.only_node(vm.name) != vm.host]
-        if not strange:
-            return {}
         found = {
             vm: node
             for vm in strange
@@ -313,4 +320,4 @@ class Following:
 
 def _unseen(seen: Observation, vms: Collection[VMRow]) -> bool:
     """Whether one of the VMs was not seen, although its host was."""
-    return any(vm.host in seen.vms and not seen.where(vm.name) for vm in vms)
+    return bool([vm for vm in vms if not seen.where(vm.name) and vm.host in seen.vms])

@@ -160,8 +160,9 @@ def _running(
     copies: Mapping[str, str],
     stands_still: bool,
 ) -> Directive | None:
-    if any(vm.phase.moves for vm in vms):
-        return Directive(OperationKind.MIGRATE, "taken up again")
+    for vm in vms:  # asked of each vjob that runs: a generator takes twice as long
+        if vm.phase.moves:
+            return Directive(OperationKind.MIGRATE, "taken up again")
     if copies:
         # A migration has left a copy on a node that did not answer then: act as if the migration had not ended.
         return Directive(OperationKind.MIGRATE, f"seen where it should not be: {_places(copies)}", destinations=copies)
@@ -169,7 +170,7 @@ def _running(
         return _requeued(vjob, job)
     if job.state is JobState.SUSPENDED:
         return Directive(OperationKind.SUSPEND, "its job was suspended with scontrol")
-    if job.state is JobState.RUNNING and job.restarts > min(vjob.restarts, _last_run(vjob)):
+    if job.state is JobState.RUNNING and job.restarts and job.restarts > min(vjob.restarts, _last_run(vjob)):
         return _runs_again(vjob, job)
     # A wrapper that its user stopped (scancel -s STOP) cannot say anything.
     if job.state is not JobState.RUNNING or job.completing or job.detail == "STOPPED":

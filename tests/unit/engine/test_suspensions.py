@@ -26,8 +26,9 @@ def test_a_wrapper_is_overdue_until_it_is_heard_of_and_is_waited_for_longer_each
     assert not known.overdue(JOB, 999.0, 1013.9)
     assert known.overdue(JOB, 999.0, 1014.0)
     assert known.since(JOB) == 1000.0, "its silence is as old as it was"
+    assert known.awaits(JOB) and not known.awaits(OTHER)
     assert not known.overdue(JOB, 1014.5, 1015.0)
-    assert known.since(JOB) == 0.0
+    assert known.since(JOB) == 0.0 and not known.awaits(JOB)
 
 
 def test_each_overdue_wrapper_is_news_once() -> None:

@@ -34,6 +34,8 @@ def stands_still(
     clock: Clock, signs: SignsOfLife, suspensions: Suspensions, seen: Observation, vjob: VJobRow, job: RmsJob | None
 ) -> bool:
     """Whether Slurm was told to let the wrapper go on, and it is overdue although its front is up."""
+    if not suspensions.awaits(vjob.job_id):
+        return False
     front = seen.rms.nodes.get(job.batch_host) if job is not None else None
     return front is not None and front.up and suspensions.overdue(vjob.job_id, signs.last(vjob.job_id), clock.now())
 
