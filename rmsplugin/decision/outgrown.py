@@ -172,7 +172,7 @@ def bearable(configuration: Configuration) -> Configuration:
 
 
 def _is_short(configuration: Configuration, node: Node) -> bool:
-    return node.state is NodeState.UP and configuration.free(node.name).memory_mib < 0
+    return configuration.used[node.name].memory_mib > node.capacity.memory_mib and node.state is NodeState.UP
 
 
 # -- the configuration as load sharing sees it -------------------------------------------------------------------------

@@ -244,6 +244,7 @@ class _Walk:
         self._nobody_behind: set[Shape] = set()
         self._widest: dict[Rules, str] = {}  # by rules, the group with the most hosts that they allow
         self._there = {summary.name: Assigned(summary.name, "its VMs are there") for summary in told}
+        self._waits: dict[tuple[str, bool], Assigned] = {}  # by group, and whether it is one of several
 
     def choose(self, vjob: Queued) -> Assigned:
         home = vjob.home
@@ -287,7 +288,10 @@ class _Walk:
         waits_there = vjob.home is None and before is not None and before in able  # of thousands that wait, most do
         name = before if waits_there and before is not None else next(self._by_preference(vjob, able))
         self._rooms[name].demand += shape.demand
-        return Assigned(name, "no group has room for it", several)
+        found = self._waits.get((name, several))
+        if found is None:
+            found = self._waits[name, several] = Assigned(name, "no group has room for it", several)
+        return found
 
     def _by_room(self, shape: Shape, able: Iterable[str], home: str | None) -> Iterator[str]:
         """The groups in which room is looked for: its own first, then those with the least that is free."""

@@ -122,10 +122,16 @@ def _decision(source: Configuration, assignment: Assignment, decisions: Sequence
         reasons |= decision.reasons
     states = {vjob.name: found[vjob.name] for vjob in source.vjobs}
     running = VJobState.RUNNING
-    told = {
-        name: reasons[name] if state is running else _told(reasons[name], assignment[name])
-        for name, state in states.items()
-    }
+    alike: dict[tuple[int, int], Reason] = {}  # by identity: thousands wait for one reason in one group
+    told: dict[str, Reason] = {}
+    for name, state in states.items():
+        reason = reasons[name]
+        if state is not running:
+            assigned = assignment[name]
+            pair = (id(reason), id(assigned))
+            known = alike.get(pair)
+            reason = alike[pair] = _told(reason, assigned) if known is None else known
+        told[name] = reason
     return Decision(
         policy=decisions[0].policy,
         states=states,

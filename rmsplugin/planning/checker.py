@@ -291,7 +291,7 @@ def _reached(location: Location, wanted: Location) -> bool:
 def _ends(
     source: Configuration, target: Mapping[str, Location], locations: Mapping[str, Location]
 ) -> Iterator[Violation]:
-    for name in target:
+    for name in () if target.keys() <= locations.keys() else target:
         if name not in locations:
             yield Violation(Rule.UNKNOWN_VM, None, None, f"there is no VM {name!r}, but the target names it")
     for name, location in locations.items():

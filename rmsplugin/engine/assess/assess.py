@@ -144,6 +144,9 @@ class _Assessor:
         self._jobs = seen.jobs
         self._promises = promises(ledger.plans.open_steps())
         self._vms = ledger.live_vms_by_job()
+        self._rules = settings.rule
+        self._tiers: dict[str, tuple[int, bool]] = {}  # by partition, as ``_tier`` finds them
+        self._pinned: dict[str, bool] = {}  # by image
 
     def assess(self, queue: Sequence[Waiting]) -> Assessment:
         """Of all vjobs."""
@@ -238,13 +241,14 @@ class _Assessor:
         promise = self._promises.get(job.display_id)
         busy = row is not None and row.job_id in self._busy
         ran_s, since = row.ran_s if row is not None else 0.0, accrues_from(job, row, self._seen.taken)
+        tier, preemptible = self._tier(job.partition)
         return VJobFacts(
             name=job.display_id,
             vms=self._ready_members(waiting, rows, promise),
             nodes=ready_among(self._settings, self._seen, waiting, allowed, rows, self._resting),
             unsettled=PROMISED if promise else "an operation on it is under way" if busy else "",
-            preemptible=site.may_suspend(self._seen.rms, job.partition),
-            priority=self._tier(job.partition),
+            preemptible=preemptible,
+            priority=tier,
             time_limit_s=_finite(job.time_limit_s),
             ran_s=ran_s,
             state_s=max(0.0, self._seen.taken - waiting.since),
@@ -275,17 +279,18 @@ class _Assessor:
         """A vjob with VMs, or with saved states that nothing resumes now; ``goes_on``: it is paused, and may go on."""
         vms = self._vms[vjob.job_id]
         promise = self._promises.get(vjob.display_id)
-        preemptible = site.may_suspend(self._seen.rms, vjob.partition)
+        tier, preemptible = self._tier(vjob.partition)
         # Nothing is ended because of this look; but no vjob should wait for one that has probably ended.
-        ended = is_ending(vjob, self._seen.taken) or (job is not None and job.state is JobState.ENDED)
+        ending = is_ending(vjob, self._seen.taken)
+        ended = ending or (job is not None and job.state is JobState.ENDED)
         ran_s, since = self._ran_s(vjob, job), accrues_from(job, vjob, self._seen.taken)
         return VJobFacts(
             name=vjob.display_id,
-            vms=self._members.placed(vjob.display_id, self._placed(vjob, vms, promise, ended=ended)),
+            vms=self._members.placed(vjob.display_id, self._placed(vjob, vms, promise, ending=ending, ended=ended)),
             nodes=self._nodes_of(vjob, vms, preemptible),
-            unsettled=self._unsettled(vjob, vms, job, promise, goes_on=goes_on),
+            unsettled=self._unsettled(vjob, vms, job, promise, goes_on=goes_on, ending=ending),
             preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND, OperationKind.PAUSE),
-            priority=self._tier(vjob.partition),
+            priority=tier,
             time_limit_s=_finite(job.time_limit_s) if job else None,
             ran_s=ran_s,
             state_s=max(0.0, self._seen.taken - vjob.state_since),
@@ -299,27 +304,43 @@ class _Assessor:
     def _closing(self, vjob: VJobRow) -> tuple[str, ...]:
         return closing_rules(self._settings.rule, traits_of(self._seen, vjob))
 
-    def _placed(self, vjob: VJobRow, vms: Sequence[VMRow], promise: Promise | None, *, ended: bool) -> Placed:
-        observed, ending = self._capacities.observed(self._seen, vjob, vms), is_ending(vjob, self._seen.taken)
+    def _placed(
+        self, vjob: VJobRow, vms: Sequence[VMRow], promise: Promise | None, *, ending: bool, ended: bool
+    ) -> Placed:
+        observed = self._capacities.observed(self._seen, vjob, vms)
         return Placed(tuple(vms), observed, vjob.partition, vjob.geometry, vjob.state, ending, ended, promise)
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
         here = [vm.host for vm in vms if vm.host]
         # If the admin has not switched context switches on, no running vjob is moved to make room.
-        stays = is_pinned(self._settings, vjob) or not self._capabilities.migrate
+        stays = self._is_pinned(vjob) or not self._capabilities.migrate
         if not preemptible or stays or self._rests(vjob, OperationKind.MIGRATE):
             return frozenset(here)
         allowed = allowed_hosts(self._settings, self._seen, vjob)
-        if self._settings.rule:  # what a rule closes is left, if there is room elsewhere
-            here = [*open_nodes(self._settings.rule, frozenset(here), self._closing(vjob))]
+        if self._rules:  # what a rule closes is left, if there is room elsewhere
+            here = [*open_nodes(self._rules, frozenset(here), self._closing(vjob))]
         rest = self._resting.get("migrate")
         nodes = without(self._seen, allowed, rest) if rest else allowed
         return (
             nodes if nodes.issuperset(here) else nodes.union(here)
         )  # most vjobs share one set, perhaps of a thousand nodes
 
+    def _is_pinned(self, vjob: VJobRow) -> bool:
+        image = vjob.geometry.image
+        found = self._pinned.get(image)
+        if found is None:
+            found = self._pinned[image] = is_pinned(self._settings, vjob)
+        return found
+
     def _unsettled(
-        self, vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, promise: Promise | None, *, goes_on: bool
+        self,
+        vjob: VJobRow,
+        vms: Sequence[VMRow],
+        job: RmsJob | None,
+        promise: Promise | None,
+        *,
+        goes_on: bool,
+        ending: bool,
     ) -> str:
         seen = self._seen
         if vjob.job_id in self._busy or vjob.state.is_transitional:
@@ -330,7 +351,7 @@ class _Assessor:
             return f"is {vjob.state}, and nobody resumes it now"
         if vjob.state_since >= seen.taken:
             return "has just begun to run"
-        if is_ending(vjob, seen.taken):
+        if ending:
             return "its script has ended"
         if not goes_on and (job is None or job.state is not JobState.RUNNING or job.completing):
             return f"its job is {job.detail if job else 'not in the list'} in Slurm"
@@ -343,8 +364,11 @@ class _Assessor:
                 return "a migration of it has not ended"
         if self._leaving and (leaves := sorted({vm.host for vm in vms} & self._leaving.keys())):
             return f"leaves {', '.join(leaves)}"
-        missing = [vm.name for vm in vms if vm.host in seen.vms and vm.name not in seen.vms[vm.host]]
-        return f"{missing[0]} is not seen on its node" if missing else ""
+        for vm in vms:
+            there = seen.vms.get(vm.host)
+            if there is not None and vm.name not in there:
+                return f"{vm.name} is not seen on its node"
+        return ""
 
     def _rests(self, vjob: VJobRow, *kinds: OperationKind) -> bool:
         """Whether the last operation of one of these kinds failed too short a time ago."""
@@ -353,9 +377,14 @@ class _Assessor:
         failed = [self._failures.get((vjob.job_id, kind)) for kind in kinds]
         return any(each is not None and each.rests(self._seen.taken) for each in failed)
 
-    def _tier(self, partition: str) -> int:
-        found = self._seen.rms.partitions.get(partition)
-        return found.priority_tier if found else 0
+    def _tier(self, partition: str) -> tuple[int, bool]:
+        """The PriorityTier of a partition, and whether its vjobs may be suspended; found once for all of them."""
+        found = self._tiers.get(partition)
+        if found is None:
+            known = self._seen.rms.partitions.get(partition)
+            found = (known.priority_tier if known else 0, site.may_suspend(self._seen.rms, partition))
+            self._tiers[partition] = found
+        return found
 
     def _ran_s(self, vjob: VJobRow, job: RmsJob | None) -> float:
         if job is not None and job.state is JobState.RUNNING and job.end_time and math.isfinite(job.time_limit_s):

@@ -69,10 +69,10 @@ class _Named(Protocol):
 
 def queue_key(seen: Observation, of: _Named, priority: int, submitted: float) -> QueueKey:
     """The sort key of the queue: PriorityTier, Slurm's priority, first submission, job id and array element."""
-    _, _, element = of.display_id.partition("_")
-    partition = seen.rms.partitions.get(of.partition)  # an admin may remove a partition while jobs wait in it
-    tier = partition.priority_tier if partition else 0
-    return (-tier, -priority, submitted, of.job_id, int(element or 0))
+    name, partition = of.display_id, seen.rms.partitions.get(of.partition)
+    tier = partition.priority_tier if partition else 0  # an admin may remove a partition while jobs wait in it
+    element = int(name.partition("_")[2] or 0) if "_" in name else 0
+    return (-tier, -priority, submitted, of.job_id, element)
 
 
 @dataclass(frozen=True, slots=True)

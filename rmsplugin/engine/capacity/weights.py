@@ -52,6 +52,8 @@ def beyond_age(seen: Observation, priority: int, since: float, job: RmsJob | Non
 def normalised(queue: Iterable[VJobFacts]) -> list[VJobFacts]:
     """The vjobs with their weights relative to the median of their tier."""
     found = list(queue)
+    if [vjob.weight for vjob in found].count(1.0) == len(found):
+        return found  # Slurm has no factors but the order
     tiers: dict[int, list[float]] = {}
     for vjob in found:
         tiers.setdefault(vjob.priority, []).append(vjob.weight)

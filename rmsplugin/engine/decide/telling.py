@@ -92,6 +92,7 @@ class Telling:
         reasons: dict[int, str] = {}
         again: list[tuple[float, int, str]] = []  # when it was told last, job id, reason: where amounts alone differ
         newest: dict[str, Told] = {}
+        alike: dict[tuple[str, str], Told] = {}  # of thousands that wait most wait for the same
         for waiting in queue:
             name = waiting.job.display_id
             reason = left_out.get(name) or (assessment.why_not(name) if assessment else "")
@@ -105,7 +106,8 @@ class Telling:
                 reason, code = decided.sentence, decided.code
             report.waiting += 1
             report.waits[code] += 1
-            newest[name] = Told(str(code), reason)
+            known = alike.get((code, reason))
+            newest[name] = alike[code, reason] = Told(str(code), reason) if known is None else known
             row = rows.get(name)  # elements of an array that were not split off have no row
             if row is None or not reason:
                 continue

@@ -42,6 +42,7 @@ class Emptier:
     ) -> None:
         """Look at these; nothing was looked at yet. ``proposes`` finds plans, in processes of its own."""
         self._settings = settings
+        self._empties = settings.planning.objective == "energy"
         self._ledger = ledger
         self._clock = clock
         self._driver = driver
@@ -74,18 +75,21 @@ class Emptier:
     def looked(self, source: Configuration, found: Emptied | None) -> None:
         """See ``Empties``."""
         self._turn = self._next
-        if found is not None or _names(source) != self._known:
+        if not self._empties:
+            return
+        names = _names(source)
+        if found is not None or names != self._known:
             self._rests_s, self._again_s = _FIRST_S, 0.0
         elif self._vain:
             self._again_s, self._rests_s = self._clock.now() + self._rests_s, min(_MOST_S, 2 * self._rests_s)
-        self._known = _names(source)
+        self._known = names
 
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _may_look(self, source: Configuration, prepared: Prepared) -> bool:
         """Whether the decision does nothing, so that a node may be emptied, and it is time to look."""
         proposal = prepared.proposal
-        if self._settings.planning.objective != "energy" or proposal is None or prepared.fault:
+        if not self._empties or proposal is None or prepared.fault:
             return False
         if prepared.parameters.quiet is not None or any(proposal.plan.actions()):
             return False
