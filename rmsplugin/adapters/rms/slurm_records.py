@@ -9,6 +9,7 @@ import contextlib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 
 from rmsplugin.adapters.rms.base import MailWish, NodePower, Overseers, Readings, RmsNode, RmsPartition, RmsReservation
 from rmsplugin.adapters.rms.power_saving import KeptOn, PowerSaving
@@ -48,7 +49,7 @@ def nodes(text: str) -> dict[str, RmsNode]:
     """Read the output of ``scontrol show node -o``, among other records or alone."""
     found = {}
     for line, record in _records(text, "NodeName"):
-        reason = _REASON.search(line)
+        reason = _REASON.search(line) if " Reason=" in line else None
         found[record["NodeName"]] = node(
             record["NodeName"],
             int(record["CPUTot"]),
@@ -163,14 +164,13 @@ def node(
 
     ``state`` has all its flags, such as "IDLE*+DRAIN"; ``taken`` are CPUs and MiB that jobs have.
     """
-    flags = set(re.findall(r"[A-Z_]+", state))
+    up, draining, its_power = _state(state)
     return RmsNode(
         name=name,
         cpus=cpus,
         memory_mib=memory_mib,
-        # "*": slurmd does not answer (Slurm before 23.02 has no word for it).
-        up=not flags & _NODE_DOWN and "*" not in state,
-        draining=bool(flags & _NODE_DRAINING),
+        up=up,
+        draining=draining,
         state=state,
         features=features,
         reason=reason,
@@ -178,10 +178,18 @@ def node(
         cpus_taken=taken[0],
         memory_taken_mib=taken[1],
         readings=readings or Readings(),
-        power=power(flags),
+        power=its_power,
         boot_time=boot_time,
         port=port,
     )
+
+
+@lru_cache
+def _state(text: str) -> tuple[bool, bool, NodePower]:
+    """Whether a node with this state is up, whether it drains, and its power: thousands of nodes have a few states."""
+    flags = set(re.findall(r"[A-Z_]+", text))
+    # "*": slurmd does not answer (Slurm before 23.02 has no word for it).
+    return not flags & _NODE_DOWN and "*" not in text, bool(flags & _NODE_DRAINING), power(flags)
 
 
 def partitions(text: str) -> dict[str, RmsPartition]:
@@ -277,11 +285,9 @@ def _records(text: str, first: str) -> Iterator[tuple[str, dict[str, str]]]:
     """The lines that begin with this key, with the values of each."""
     for line in text.splitlines():
         if line.startswith(f"{first}="):
-            record: dict[str, str] = {}
-            for key, sign, value in (word.partition("=") for word in line.split()):
-                if sign:
-                    record.setdefault(key, value)  # free text stands last, so it cannot change the values before it
-            yield line, record
+            # Of equal keys the first one counts: free text stands last, so it cannot change the values before it.
+            words = [word.split("=", 1) for word in reversed(line.split()) if "=" in word]
+            yield line, dict(words)
 
 
 def preempt_type(configuration: Mapping[str, str]) -> str:

@@ -81,23 +81,26 @@ class Demands:
     def take_samples(self, seen: Observation) -> None:
         """Take in the samples of one observation, and record changed demands. Called once for each observation."""
         ledger = self._ledger
-        vms = ledger.live_vms()
-        vjobs = ledger.vjobs_among({vm.job_id for vm in vms})
+        vms_by_job = ledger.live_vms_by_job()
+        vjobs = ledger.vjobs_among(vms_by_job)
         waiting = self._bounds.waiting
+        window_s, faults_per_s = self._settings.decision.demand_window_s, self._settings.memory.faults_per_s
         runs, changes = {}, []
-        for vm in vms:
-            vjob = vjobs[vm.job_id]
+        for job_id, vms in vms_by_job.items():
+            vjob = vjobs[job_id]
             if vjob.state not in (VJobState.RUNNING, VJobState.SUSPENDING):
                 continue
-            before = run = self._known_run(vjob, vm)
-            if vjob.state is VJobState.RUNNING and vjob.state_since < seen.taken:
-                run = self._after(before, seen, vm.name)
-                if vm.name in waiting:
-                    run = replace(run, memory=replace(run.memory, mib=run.memory.size_mib, recent=()))
-            if run.demands != before.demands:
-                run = replace(run, recorded=run.demands)
-                changes.append((vjob, vm, _sample(run, seen, vm.name)))
-            runs[vm.name] = run
+            runs_on = vjob.state is VJobState.RUNNING and vjob.state_since < seen.taken
+            for vm in vms:
+                before = run = self._known_run(vjob, vm)
+                if runs_on:
+                    run = _after(before, seen, vm.name, window_s, faults_per_s)
+                    if vm.name in waiting:
+                        run = replace(run, memory=replace(run.memory, mib=run.memory.size_mib, recent=()))
+                if run.demands != before.demands:
+                    run = replace(run, recorded=run.demands)
+                    changes.append((vjob, vm, _sample(run, seen, vm.name)))
+                runs[vm.name] = run
         for start in range(0, len(changes), _RECORDED_AT_ONCE):  # requests wait for each transaction
             ledger.samples.record(changes[start : start + _RECORDED_AT_ONCE])
             ledger.read_ahead()
@@ -120,28 +123,38 @@ class Demands:
             memory = replace(memory, mib=min(vm.memory_demand_mib, memory.mib))
         return _Run(began, cpu, memory, recorded)
 
-    def _after(self, run: _Run, seen: Observation, name: str) -> _Run:
-        """The run, continued by the sample of the VM if it was seen on just one node."""
-        node = seen.only_node(name)
-        if node is None:
-            return run
-        statistics = seen.statistics.get(node, {}).get(name)
-        if seen.vms[node][name].power is not VMPower.RUNNING:
-            return run.anew()  # the time in which the VM stood still counts for nothing
-        if statistics is None:
-            return run
-        if node != run.node:
-            run = replace(run.anew(), node=node)
-        time_s, window_s = seen.sampled[node], self._settings.decision.demand_window_s
-        cpu = _cpu_after(run.cpu, time_s, statistics, window_s)
-        reads = _reads(time_s, statistics)
-        suffers = _per_s(run.reads, reads) >= self._settings.memory.faults_per_s
-        working_set_mib = _working_set_mib(run.said, statistics, suffers=suffers)
-        memory = run.memory
-        if working_set_mib is not None:
-            memory = memory.after(MemorySample(time_s, working_set_mib), window_s)
-        said = (statistics.guest_said_s, statistics.memory_current_kib)
-        return _Run(run.began, cpu, memory, run.recorded, run.node, said, reads or run.reads)
+
+def _after(run: _Run, seen: Observation, name: str, window_s: float, faults_per_s: float) -> _Run:
+    """The run, continued by the sample of the VM if it was seen on just one node.
+
+    Args:
+        run: so far.
+        seen: one look at the cluster.
+        name: of the VM.
+        window_s: demand falls only after so many seconds in which no more was seen.
+        faults_per_s: a guest that reads so many pages back a second needs all the memory that it has.
+    """
+    node = seen.only_node(name)
+    if node is None:
+        return run
+    if seen.vms[node][name].power is not VMPower.RUNNING:
+        return run.anew()  # the time in which the VM stood still counts for nothing
+    there = seen.statistics.get(node)
+    statistics = None if there is None else there.get(name)
+    if statistics is None:
+        return run
+    if node != run.node:
+        run = replace(run.anew(), node=node)
+    time_s = seen.sampled[node]
+    cpu = _cpu_after(run.cpu, time_s, statistics, window_s)
+    reads = _reads(time_s, statistics)
+    suffers = _per_s(run.reads, reads) >= faults_per_s
+    working_set_mib = _working_set_mib(run.said, statistics, suffers=suffers)
+    memory = run.memory
+    if working_set_mib is not None:
+        memory = memory.after(MemorySample(time_s, working_set_mib), window_s)
+    said = (statistics.guest_said_s, statistics.memory_current_kib)
+    return _Run(run.began, cpu, memory, run.recorded, run.node, said, reads or run.reads)
 
 
 def _cpu_after(demand: CpuDemand, time_s: float, statistics: VMStatistics, window_s: float) -> CpuDemand:

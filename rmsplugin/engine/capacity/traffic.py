@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 from rmsplugin.adapters.platform.base import VMStatistics
 from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.model.made_at_once import made_at_once
 
 #: Events start cycles early. Fewer seconds say little of a rate, so readings are at least so far apart.
 _LEAST_APART_S = 5.0
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class NetworkBytes:
     """Bytes, or bytes a second, of VMs."""
@@ -25,6 +27,7 @@ class NetworkBytes:
     sent: float = 0.0
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """The counters of one VM on one node at a time, and the rate up to then; None: it is the first reading."""
@@ -50,12 +53,19 @@ class Traffic:
 
     def take(self, seen: Observation) -> None:
         """Take in the counters of one observation."""
-        readings = {at: reading for at, reading in self._readings.items() if _may_go_on(seen, *at, reading.uuid)}
-        for node, vms in seen.statistics.items():
-            for name, statistics in vms.items():
-                now = _reading(seen, node, name, statistics)
-                if now is not None:
-                    readings[node, name] = self._after(readings.get((node, name)), now)
+        readings: dict[tuple[str, str], _Reading] = {}
+        for node, all_statistics in seen.statistics.items():
+            there, time_s = seen.vms.get(node, {}), seen.sampled[node]
+            for name, statistics in all_statistics.items():
+                found, counted = there.get(name), _counted(statistics)
+                if found is not None and counted is not None:
+                    at = (node, name)
+                    before = self._readings.get(at)
+                    goes_on = before if before is not None and before.uuid == found.uuid else None
+                    readings[at] = self._after(goes_on, _Reading(found.uuid, time_s, counted))
+        for at, reading in self._readings.items():
+            if at not in readings and _may_go_on(seen, *at, reading.uuid):
+                readings[at] = reading
         self._readings = readings
         self._rates = {
             name: reading.rate
@@ -84,11 +94,10 @@ def _may_go_on(seen: Observation, node: str, name: str, uuid: str) -> bool:
     return found is not None and found.uuid == uuid
 
 
-def _reading(seen: Observation, node: str, name: str, statistics: VMStatistics) -> _Reading | None:
+def _counted(statistics: VMStatistics) -> NetworkBytes | None:
+    """The counters; None: the node gives none."""
     received, sent = statistics.received_bytes, statistics.sent_bytes
-    if received is None or sent is None or name not in seen.vms.get(node, {}):
-        return None
-    return _Reading(seen.vms[node][name].uuid, seen.sampled[node], NetworkBytes(received, sent))
+    return None if received is None or sent is None else NetworkBytes(received, sent)
 
 
 def _since(before: NetworkBytes, now: NetworkBytes) -> NetworkBytes:
