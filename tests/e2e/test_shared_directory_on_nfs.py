@@ -9,7 +9,7 @@ import contextlib
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
 
 #: A slurmctld that is killed forgets at most five seconds.
 _SAVED_S = 6
-_STOPPED_S = 30
+_AWAY_S = 30
 
 
 @pytest.fixture(scope="module")
@@ -135,20 +135,35 @@ def epoch(site: Site) -> int:
     return found
 
 
-def test_all_is_well_after_the_file_server_stood_still_in_a_suspend(site: Site) -> None:
+@contextlib.contextmanager
+def stopped(site: Site, host: str) -> Iterator[None]:
+    site.signal(host, "nfs", signal.SIGSTOP)
+    yield
+    site.signal(host, "nfs", signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def killed(site: Site, host: str) -> Iterator[None]:
+    site.kill(host, "nfs")
+    yield
+    site.start(host, "nfs")
+
+
+@pytest.mark.parametrize("away", [stopped, killed])
+def test_all_is_well_after_the_file_server_was_away_in_a_suspend(
+    site: Site, away: Callable[[Site, str], contextlib.AbstractContextManager[None]]
+) -> None:
     runs, sleeps = one_runs_and_one_sleeps(site)
-    host = server(site)
+    before = epoch(site)
     with well_again(site):
         told = site.plugin("suspend", str(runs), "--no-wait")
         assert told.code == 0, told.err
         site.wait_action(runs, "suspend")
-        site.signal(host, "nfs", signal.SIGSTOP)
-        try:
+        with away(site, server(site)):
             for each in CONTROLLERS:
                 see_it_hang(site, each)
-            time.sleep(_STOPPED_S)
-        finally:
-            site.signal(host, "nfs", signal.SIGCONT)
+            time.sleep(_AWAY_S)
+    assert epoch(site) == before, "the same engine leads: it has lost neither its ledger nor the lock of it"
     have(site, runs, "suspend", "sleeping")
     for job in (runs, sleeps):
         have(site, job, "resume", "running")

@@ -17,7 +17,8 @@ from typing import TypeVar
 from minicluster_lib.nfs_client.attributes import Attributes, Changes
 from minicluster_lib.nfs_client.fuse import Request, written
 from minicluster_lib.nfs_client.nodes import Node, Nodes
-from minicluster_lib.nfs_client.open_files import OpenFile, OpenFiles, Range
+from minicluster_lib.nfs_client.open_files import OpenFile, OpenFiles
+from minicluster_lib.nfs_client.ranges import Range
 from minicluster_lib.nfs_client.rpc import Caller
 from minicluster_lib.nfs_client.session import NfsError
 from minicluster_lib.nfs_client.volume import READ, WRITE, Entry, Stated, Volume
@@ -197,6 +198,7 @@ class FileSystem:
         number = next(self._numbers)
         self.nodes.opened(file.node, 1)
         self._files[number] = file
+        self._open_files.opened(file)
         return struct.pack("<QIi", number, _DIRECT, 0)
 
     def _open(self, request: Request) -> bytes:

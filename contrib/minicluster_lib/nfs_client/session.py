@@ -26,6 +26,7 @@ _AGAIN_S = 0.2
 DENIED = 10010
 _LATER = (10008, 10013)  # NFS4ERR_DELAY, NFS4ERR_GRACE
 _NO_SESSION = (10052, 10078, 10022)  # NFS4ERR_BADSESSION, NFS4ERR_DEADSESSION, NFS4ERR_STALE_CLIENTID
+_COMPLETE_ALREADY = 10054
 #: The server knows no such open file, or lock: it was restarted, or the lease was over.
 STATE_LOST = (10011, 10023, 10024, 10025, 10047)
 _ERRNO = {
@@ -75,14 +76,21 @@ class _Opened:
 
 
 class Session:
-    """Compounds in a session, which is made anew when the server does not know it any more."""
+    """Compounds in a session, which is made anew when the server does not know it any more.
+
+    Attributes:
+        restore: called with a new session, before the server gives anybody what the old one had.
+        restoring: held meanwhile.
+    """
 
     def __init__(self, host: str, port: int, name: str) -> None:
         self._connection = Connection(host, port)
         self._owner = f"{socket.gethostname()} {name} {os.getpid()}".encode()
         self._verifier = os.urandom(8)
-        self._lock = threading.Lock()
+        self.restoring = threading.RLock()
+        self.restore: Callable[[], None] = lambda: None
         self._opened = self._open()
+        self._complete()
         threading.Thread(target=self._renew, daemon=True).start()
 
     @property
@@ -142,18 +150,22 @@ class Session:
         free: queue.Queue[_Slot] = queue.LifoQueue()
         for slot in range(min(slots, _SLOTS)):
             free.put(_Slot(slot))
-        opened = _Opened(client, session, free)
-        try:
-            self._call_once(opened, root, [Operation(_RECLAIM_COMPLETE, u32(0))])
-        except NfsError as error:
-            if error.status != 10054:  # NFS4ERR_COMPLETE_ALREADY
-                raise
-        return opened
+        return _Opened(client, session, free)
 
     def _open_again(self, lost: _Opened) -> None:
-        with self._lock:
+        with self.restoring:
             if self._opened is lost:
                 self._opened = self._open()
+                self.restore()
+                self._complete()
+
+    def _complete(self) -> None:
+        """Tell the server that nothing more is taken back."""
+        try:
+            self.call(Caller(), Operation(_RECLAIM_COMPLETE, u32(0)))
+        except NfsError as error:
+            if error.status != _COMPLETE_ALREADY:
+                raise
 
     def _renew(self) -> None:
         while True:

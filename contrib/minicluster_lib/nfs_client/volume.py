@@ -90,14 +90,14 @@ class Volume:
     """Files are named by their handles, names in a directory are bytes. All raise NfsError."""
 
     def __init__(self, session: Session, path: str) -> None:
-        self._session = session
+        self.session = session
         self._openings = itertools.count(1)
         steps = [_lookup(part.encode()) for part in path.split("/") if part]
         *_, handle, attributes = session.call(Caller(), Operation(24), *steps, _GET_HANDLE, _GET_ATTRIBUTES)
         self.root = Stated(handle, attributes)
 
     def _on(self, caller: Caller, handle: bytes, *operations: Operation) -> list[Any]:
-        return self._session.call(caller, _put(handle), *operations)[1:]
+        return self.session.call(caller, _put(handle), *operations)[1:]
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Volume:
     # -- contents ----------------------------------------------------------------------------------------------------
 
     def _open(self, share: int, how: bytes, claim: bytes) -> Operation:
-        owner = u64(self._session.client) + opaque(b"open %d" % next(self._openings))
+        owner = u64(self.session.client) + opaque(b"open %d" % next(self._openings))
         return Operation(18, u32(0, share | _NO_DELEGATION, 0) + owner + how + claim, _read_open)
 
     def open(self, caller: Caller, handle: bytes, share: int) -> bytes:
@@ -181,6 +181,11 @@ class Volume:
         opening = self._open(share, u32(1, 1 if new else 0) + changes.written(), u32(0) + opaque(name))
         state, handle, attributes = self._on(caller, directory, opening, _GET_HANDLE, _GET_ATTRIBUTES)
         return state, Stated(handle, attributes)
+
+    def open_again(self, caller: Caller, handle: bytes, share: int) -> bytes:
+        """Take back from a server that was restarted what was open; returns its state."""
+        [state] = self._on(caller, handle, self._open(share, u32(0), u32(1, 0)))
+        return bytes(state)
 
     def close(self, handle: bytes, state: bytes) -> None:
         """Close an open file."""
@@ -212,15 +217,26 @@ class Volume:
     # -- locks -------------------------------------------------------------------------------------------------------
 
     def _locker(self, owner: bytes) -> bytes:
-        return u64(self._session.client) + opaque(owner)
+        return u64(self.session.client) + opaque(owner)
 
-    def lock(self, handle: bytes, state: bytes, start: int, length: int, *, owner: bytes = b"", writes: bool) -> bytes:
+    def lock(
+        self,
+        handle: bytes,
+        state: bytes,
+        start: int,
+        length: int,
+        *,
+        owner: bytes = b"",
+        writes: bool,
+        again: bool = False,
+    ) -> bytes:
         """Lock bytes. ``state`` is the open file's with ``owner``, who has no lock of it yet, or else his lock's.
 
-        Returns the state of the locks. Raises NfsError with DENIED: somebody has one.
+        ``again``: it is taken back from a server that was restarted. Returns the state of the locks. Raises NfsError
+        with DENIED: somebody has one.
         """
         locker = u32(1, 0) + state + u32(0) + self._locker(owner) if owner else u32(0) + state + u32(0)
-        wanted = u32(WRITE if writes else READ, 0) + u64(start, length) + locker
+        wanted = u32(WRITE if writes else READ, again) + u64(start, length) + locker
         [found] = self._on(Caller(), handle, Operation(12, wanted, _fixed(16)))
         return bytes(found)
 
@@ -232,7 +248,7 @@ class Volume:
 
     def forget_locks(self, state: bytes) -> None:
         """Have the server forget an owner of locks, who has none any more."""
-        self._session.call(Caller(), Operation(45, state))
+        self.session.call(Caller(), Operation(45, state))
 
     def conflict(self, handle: bytes, start: int, length: int, *, owner: bytes, writes: bool) -> Conflict | None:
         """The lock that is in the way of one; None: it could be had."""

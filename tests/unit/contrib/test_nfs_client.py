@@ -98,6 +98,16 @@ class Place:
     def signal_server(self, number: signal.Signals) -> None:
         self.run(f"os.kill(int(open('/run/ganesha.pid').read()), {number})")
 
+    def signal_client(self, mount: Path, number: signal.Signals) -> None:
+        """Send a signal to the client of a mount."""
+        code = f"""
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            words = open(f"/proc/{{entry}}/cmdline", "rb").read().split(b"\\0")
+            if b"minicluster_lib.nfs_client" in words and b"{mount}" in words:
+                os.kill(int(entry), {number})
+        """
+        assert self.run(code) == ""
+
     def restart_server(self) -> None:
         self.signal_server(signal.SIGKILL)
         self.run(f"os.unlink('/run/ganesha.pid'); os.system('{self._server} >/dev/null 2>&1 &')")
@@ -109,8 +119,10 @@ class Place:
         self._said.close()
 
 
-def wait(condition: Callable[[], bool], explain: Callable[[], object] = lambda: "") -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def wait(
+    condition: Callable[[], bool], explain: Callable[[], object] = lambda: "", within_s: float = PATIENCE_S
+) -> None:
+    deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, explain()
         time.sleep(0.1)
@@ -357,11 +369,24 @@ def test_a_server_that_stands_still_is_waited_for_but_by_the_killed(place: Place
     assert said == "['before', 'after']\n"
 
 
-def test_a_file_is_written_on_after_a_restart_of_the_server_but_not_without_its_lock(place: Place) -> None:
+def test_what_is_open_and_locked_outlives_a_restart_of_the_server(place: Place) -> None:
     plain, locked = place.start(_READS_ON, str(place.one)), place.start(_READS_ON, str(place.two), "locks")
     for each in (plain, locked):
         assert each.stdout is not None and each.stdout.readline() == "is open\n"
     place.restart_server()
-    told = [each.communicate("\n", timeout=240)[0] for each in (plain, locked)]
-    assert told[0] == "goes on\n['before', 'after']\n"
-    assert "Input/output error" in told[1]
+    other = place.run("file = open(one + '/waits', 'r+'); fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)")
+    assert "BlockingIOError" in other
+    for each in (plain, locked):
+        assert each.communicate("\n", timeout=240)[0] == "goes on\n['before', 'after']\n"
+    assert place.run("file = open(one + '/waits', 'r+'); fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)") == ""
+
+
+def test_a_file_whose_lease_is_over_is_written_on_but_not_without_its_lock(place: Place) -> None:
+    plain, locked = place.start(_READS_ON, str(place.two)), place.start(_READS_ON, str(place.two), "locks")
+    for each in (plain, locked):
+        assert each.stdout is not None and each.stdout.readline() == "is open\n"
+    place.signal_client(place.two, signal.SIGSTOP)
+    wait(lambda: place.run(_TRY.replace("locked", "waits"), str(place.one), "lockf") == "got", within_s=240)
+    place.signal_client(place.two, signal.SIGCONT)
+    assert plain.communicate("\n", timeout=240)[0] == "goes on\n['before', 'after']\n"
+    assert "Input/output error" in locked.communicate("\n", timeout=240)[0]
