@@ -51,6 +51,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sites", nargs="+", metavar="NAME", choices=_NAMES, default=_NAMES, help="only these")
     parser.add_argument("--policies", nargs="+", metavar="NAME", default=["easy", "slowdown"], help="only these")
     parser.add_argument("--reserve", type=float, default=0.0, metavar="R", help="this part of the nodes stays on idle")
+    parser.add_argument(
+        "--late-at-most", type=float, metavar="S", help="nodes stay on where vjobs are later by this share"
+    )
     parser.add_argument("--underload", type=float, metavar="U", help="empty nodes of which at most this part is used")
     parser.add_argument(
         "--join", type=int, default=1, metavar="N", help="make one node of N, so that it has N times as much"
@@ -98,6 +101,7 @@ def _measured(site: Site, jobs: Sequence[Job], policy: str, arguments: argparse.
     emptying = None if arguments.underload is None else Emptying(arguments.underload)
     reserve = math.ceil(arguments.reserve * cluster.nodes)
     energy = EnergyParameters(dict.fromkeys(cluster.node_names, POWER), reserve=reserve, emptying=emptying)
+    energy = replace(energy, late_at_most=arguments.late_at_most)
     is_static = policy in ("fcfs", "easy")
     durations, cycle_s = (FREE, 0.0) if is_static else (switches_of(60.0, 60.0), 30.0)
     found = simulated(jobs, cluster, policy, durations=durations, cycle_s=cycle_s, energy=energy)

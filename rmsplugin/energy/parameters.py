@@ -21,6 +21,7 @@ class EnergyParameters:
         price: of a kilowatt-hour, by time of day; None: unknown.
         co2: grams of a kilowatt-hour, by time of day; None: unknown.
         emptying: which nodes are emptied by migrations, so that they can be switched off; None: none is.
+        late_at_most: the share by which vjobs may be later because nodes were off; None: nothing is done about it.
     """
 
     classes: Mapping[str, PowerClass]
@@ -29,3 +30,4 @@ class EnergyParameters:
     price: Daily | None = None
     co2: Daily | None = None
     emptying: Emptying | None = None
+    late_at_most: float | None = None

@@ -70,6 +70,8 @@ def choose(
     averages: Mapping[PowerClass, Average],
     reserve: int,
     now: float,
+    held: int = 0,
+    coming: int = 0,
 ) -> Choice:
     """Choose the nodes to switch.
 
@@ -80,19 +82,23 @@ def choose(
         averages: of the idle periods, by class.
         reserve: the number of idle nodes that stay on.
         now: the time.
+        held: so many of the first idle nodes do not go off; none comes on for that.
+        coming: nodes that come on, and that nobody has yet: they would be used before all others.
     """
     goes: list[str] = []
     again_s = math.inf
-    for rank, node in enumerate(idle):
+    for rank, node in enumerate(idle, coming):
         if rank < reserve:
             continue
         at_s = _goes_off_s(node, needed_in_s(needs, rank, now), averages[node.power], now)
-        if at_s <= now:
+        if at_s <= now and rank < held:
+            again_s = min(again_s, now + node.power.threshold_s)
+        elif at_s <= now:
             goes.append(node.name)
         else:
             again_s = min(again_s, at_s)
     comes: list[str] = []
-    for rank, each in enumerate(off, len(idle)):
+    for rank, each in enumerate(off, coming + len(idle)):
         if rank < reserve:
             comes.append(each.name)
             continue

@@ -372,11 +372,12 @@ class Cycle:
         # A vjob that has a place by a context switch that is under way needs no other one.
         placed = _running(after) | promises(self._ledger.plans.open_steps()).keys()
         left = [waiting for waiting in queue if not (waiting.rests or waiting.job.display_id in placed)]
-        return places_ahead(self._capacities, seen, left, after, later)
+        found = places_ahead(self._capacities, seen, left, after, later)
+        return replace(found, left=tuple(waiting.job.display_id for waiting in left))
 
     def _demand(self, seen: Observation, ahead: Ahead, after: Configuration) -> PowerDemand:
         """The nodes that these vjobs need."""
-        found = PowerDemand(ahead.wanted, ahead.kept, places=ahead.places, begins=ahead.begins)
+        found = PowerDemand(ahead.wanted, ahead.kept, places=ahead.places, begins=ahead.begins, left=ahead.left)
         if not self._settings.power.switch:
             return found
         return replace(found, needs=needs_of(self._capacities, seen, ahead.unplaced, ahead.late, after))

@@ -253,6 +253,11 @@ class Power(Section):
         0.5, ge=0, le=1, description="weight of the latest idle period in the prediction of the next (c of equation 9)"
     )
     reserve: int = Field(0, ge=0, le=1_000_000, description="so many idle nodes always stay on")
+    late_at_most: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="the share of their times from submission to end by which switching may make vjobs later: near it, "
+        "further idle nodes stay on, for a tenth of what switching off could save; none: nothing is done about it",
+    )
     underload: float = Field(
         0.2,
         ge=0,

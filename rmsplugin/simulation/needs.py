@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 
 from rmsplugin.energy.prediction import Need, need_of
 from rmsplugin.model.vjob import VJobState
@@ -21,6 +21,17 @@ def used_nodes(vjobs: Iterable[SimulatedVJob], steps: Iterable[PlannedStep]) -> 
     for step in steps:
         used.update(step.hosts.values())
     return used
+
+
+def waiting_behind(vjobs: Iterable[SimulatedVJob], boots: Container[str]) -> int:
+    """How many vjobs wait, from the first one on that waits for a node to come on.
+
+    Args:
+        vjobs: all that have not ended, in the order of the queue.
+        boots: names of those that wait for nodes to come on.
+    """
+    waiting = [vjob.name for vjob in vjobs if vjob.state in _READY]
+    return next((len(waiting) - at for at, name in enumerate(waiting) if name in boots), 0)
 
 
 def known_needs(

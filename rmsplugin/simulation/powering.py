@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.energy.account import OffTime
 from rmsplugin.energy.daily import DAY_S
 from rmsplugin.energy.emptying import idle_after_s
+from rmsplugin.energy.lateness import Lateness, Sight, kept_from_s
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.energy.prediction import Average, Need
@@ -41,6 +42,8 @@ class Powering:
         """Begin with all nodes on and idle; ``events``: of the replay, so that it goes on when a node is on."""
         self._nodes = {name: _Node(name, parameters.classes[name]) for name in names}
         self._reserve = parameters.reserve
+        self._lateness = Lateness(parameters.late_at_most)
+        self._vjobs = (0, 0)  # how many there are, and how many wait because of nodes
         self._averages = {node.power: Average(parameters.predict) for node in self._nodes.values()}
         self._events = events
         self._used: set[str] = set()
@@ -83,6 +86,23 @@ class Powering:
         others = taken()
         return dict(zip(off, (name for name in spare if name not in others), strict=False))
 
+    def feel(self, vjobs: int, behind: Callable[[Container[str]], int], now: float) -> None:
+        """Note how late vjobs are because nodes were off.
+
+        Args:
+            vjobs: how many have not ended.
+            behind: tells how many wait, from the first one of these names on.
+            now: the time.
+        """
+        if self._lateness.at_most is not None:
+            self._vjobs = (vjobs, behind(self._waiting_s) if self._waiting_s else 0)
+            self._note_lateness(now)
+
+    def _note_lateness(self, now: float) -> None:
+        vjobs, behind = self._vjobs
+        kept = [kept_from_s(self._as_idle(node)) for node in self._idle()]
+        self._lateness.see(Sight(vjobs, behind, len(self._off()), kept), now)
+
     def switch_idle(
         self, used: set[str], queue: tuple[int, int], needs: Callable[[], Sequence[Need]], now: float
     ) -> None:
@@ -113,13 +133,16 @@ class Powering:
             if not choice.off and not choice.on:
                 self._looks_s = choice.again_s
                 break
+            if self._lateness.at_most is not None:
+                self._note_lateness(now)
         if math.isfinite(self._looks_s):
             self._events.at(self._looks_s, wake)
 
     def _choose(self, needs: Sequence[Need], now: float) -> Choice:
         idle = [self._as_idle(node) for node in self._idle()]
         off = [OffNode(node.name, node.power, node.since_s) for node in self._off()]
-        return choose(idle, off, needs, self._averages, self._reserve, now)
+        reserve = self._reserve + self._lateness.reserve
+        return choose(idle, off, needs, self._averages, reserve, now, self._lateness.held(needs))
 
     def idle_after_s(self, name: str, rests_s: Iterable[float], now: float) -> float:
         """How much longer a node has nothing, if it is emptied now; ``rests_s``: of the vjobs that have VMs there."""

@@ -7,7 +7,7 @@ on, and the last one was a cycle ago. No clock and no chance is asked: the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +28,7 @@ from rmsplugin.simulation.emptying import emptier_of
 from rmsplugin.simulation.events import Events
 from rmsplugin.simulation.feedback import Links, Submissions
 from rmsplugin.simulation.hosts import Hosts
-from rmsplugin.simulation.needs import known_needs, used_nodes
+from rmsplugin.simulation.needs import known_needs, used_nodes, waiting_behind
 from rmsplugin.simulation.observed import Known, Observed
 from rmsplugin.simulation.observed_memory import MemoryObserver, MemoryParameters
 from rmsplugin.simulation.operations import Operation, Operations
@@ -317,6 +317,10 @@ class _Replay:
         def needs() -> Sequence[Need]:
             return known_needs(live, self._in_transit(steps), self._cluster, now)
 
+        def behind(boots: Container[str]) -> int:
+            return waiting_behind(live, boots)
+
+        powering.feel(len(live), behind, now)
         powering.switch_idle(used_nodes(live, steps), (len(self._vjobs), len(self._live)), needs, now)
 
     def _in_transit(self, steps: Sequence[PlannedStep]) -> set[SimulatedVJob]:

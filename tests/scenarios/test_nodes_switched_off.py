@@ -14,6 +14,7 @@ from scenarios.world import NODES, World, spread
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, NodePower, RmsReservation
 from rmsplugin.adapters.rms.power_saving import KeptOn
 from rmsplugin.adapters.simulated.rms.powering import Stage
+from rmsplugin.energy.lateness import Lateness
 from rmsplugin.engine.ledger.power_book import SwitchState
 from rmsplugin.engine.serve.views import node_views, power_sentence
 from rmsplugin.errors import OperationFailedError, SilentError, UnavailableError
@@ -157,6 +158,42 @@ def test_the_reserve_stays_on(directory: Path) -> None:
     for _ in range(30):
         world.tick(20.0)
     assert set(states(world)) == {"n3"}
+
+
+@pytest.mark.parametrize("share", [None, 0.02])
+def test_nodes_stay_on_for_a_vjob_that_waits_once_vjobs_were_late(directory: Path, share: float | None) -> None:
+    """One vjob needs all nodes. Two of these are left at once, the third one after hours, as far as limits tell."""
+    world = make_world(directory, late_at_most=share)
+    all_off(world)
+    for _ in range(60):
+        world.tick(20.0)  # what could be saved; a tenth of that may be spent
+    long, short = world.submit(vms=1, cpus=2, time_limit_s=36_000), world.submit(vms=2, cpus=2)
+    tick_until(world, lambda: world.states(long, short) == [S.RUNNING, S.RUNNING])
+    world.submit(vms=3, cpus=2)
+    world.rms.finish(short)
+    for _ in range(30):
+        world.tick(10.0)
+    left = set(NODES) - {world.host(long)}
+    assert set(states(world)) == (left if share is None else set())
+
+
+def test_no_more_nodes_come_on_than_the_reserve_has(directory: Path) -> None:
+    """One that boots is one of them, although nobody can use it yet."""
+    world = make_world(directory)
+    all_off(world)
+    power = world.settings.power.model_copy(update={"reserve": 1})
+    world.settings = world.settings.model_copy(update={"power": power})
+    world.start_engine()
+    tick_until(world, lambda: "n1" not in states(world))
+    assert is_off(world, "n2", "n3")
+
+
+def test_a_reserve_comes_on_once_vjobs_were_late(directory: Path) -> None:
+    world = make_world(directory, late_at_most=0.02)
+    all_off(world)
+    world.cycle.powering.felt.lateness = Lateness(0.02, late_s=1e9, vjobs_s=1e9, off_s=1.5e10, seen_s=1e9)
+    tick_until(world, lambda: "n1" not in states(world))
+    assert is_off(world, "n2", "n3")
 
 
 def test_a_restart_forgets_no_idle_time(world: World) -> None:

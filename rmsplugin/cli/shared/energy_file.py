@@ -56,6 +56,7 @@ class _File(_Part):
     classes: Annotated[list[_Class], Field(min_length=1)]
     predict: Annotated[float, Field(ge=0, le=1)] = 0.5
     reserve: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    late_at_most: Annotated[float, Field(gt=0, le=1)] | None = None
     underload: Annotated[float, Field(gt=0, le=1)] | None = None
     repaid_s: Annotated[float, Field(gt=0, le=86400)] = REPAID_S
     tariff: list[_Step] = []
@@ -74,7 +75,7 @@ def read_energy(path: str, nodes: Collection[str]) -> EnergyParameters:
         price = _daily(found.tariff, "tariff: ")
     co2 = None if found.co2_file is None else _read_co2(_beside(path, found.co2_file))
     emptying = None if found.underload is None else Emptying(found.underload, found.repaid_s)
-    return EnergyParameters(classes, found.predict, found.reserve, price, co2, emptying)
+    return EnergyParameters(classes, found.predict, found.reserve, price, co2, emptying, found.late_at_most)
 
 
 def _text(path: str, what: str) -> str:

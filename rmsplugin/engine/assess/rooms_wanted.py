@@ -42,6 +42,7 @@ class Ahead:
         begins: by node on which vjobs would be that begin later, the first begin time.
         late: the first of those that finds no place now; None: each finds one.
         barred: by display id, those for whom there would be room, were it not for rules; and which, in a sentence.
+        left: display ids of all that a decision left waiting, in the order of the queue.
     """
 
     wanted: frozenset[str] = frozenset()
@@ -51,6 +52,7 @@ class Ahead:
     begins: Mapping[str, float] = field(default_factory=dict)
     late: Waiting | None = None
     barred: Mapping[str, str] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
 
 
 def places_ahead(

@@ -15,6 +15,9 @@ from rmsplugin.engine.power.classes import PowerClasses
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.settings import Settings
 
+#: Why a node comes on on which a vjob left waiting would start.
+NEEDED = "a vjob needs it"
+
 
 @dataclass(frozen=True, slots=True)
 class PowerDemand:
@@ -26,6 +29,7 @@ class PowerDemand:
         needs: what limits, and begin times, tell of later ones.
         places: by display id, the nodes on which each of them would start.
         begins: by node, when a vjob with a begin time would start there.
+        left: display ids of all vjobs left waiting, in the order of the queue.
     """
 
     wanted: frozenset[str] = frozenset()
@@ -33,6 +37,7 @@ class PowerDemand:
     needs: tuple[Need, ...] = ()
     places: Mapping[str, frozenset[str]] = field(default_factory=dict)
     begins: Mapping[str, float] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
 
 
 def horizon_s(settings: Settings, classes: PowerClasses) -> float:

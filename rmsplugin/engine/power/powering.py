@@ -8,7 +8,7 @@ if it booted after that; the BMC gets the order; Slurm has the node with a newer
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from rmsplugin.adapters.power.base import PowerDriver
@@ -27,7 +27,8 @@ from rmsplugin.engine.observe.rooms import RoomState, is_busy, next_reservation
 from rmsplugin.engine.observe.switched import has_booted
 from rmsplugin.engine.power.bmc_orders import BmcOrders, back_off_s, patience_on_s
 from rmsplugin.engine.power.classes import PowerClasses
-from rmsplugin.engine.power.demand import PowerDemand
+from rmsplugin.engine.power.demand import NEEDED, PowerDemand
+from rmsplugin.engine.power.felt import FeltLateness
 from rmsplugin.engine.power.idle import is_used, stays_on, switchable, used_first, with_something
 from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.settings import Settings
@@ -65,6 +66,7 @@ class Powering:
         self._said: list[str] = []
         self.classes = PowerClasses(settings, ledger.power)
         self.orders = BmcOrders(ledger, clock, driver)
+        self.felt = FeltLateness(settings, ledger)
         self._asked: dict[str, float] = {}  # when nodes were asked of which the ledger does not know that they are off
 
     def switch_nodes(self, seen: Observation, demand: PowerDemand, report: CycleReport) -> frozenset[str]:
@@ -102,7 +104,8 @@ class Powering:
         goes: dict[str, str] = {}
         if self._settings.power.switch:
             left = {node: each for node, each in switches.items() if node not in comes}
-            goes, soon = self._due(seen, demand, self._idle_now(seen), switches.keys() | demand.kept, left)
+            free = _without(self._idle_now(seen), switches.keys() | demand.kept)
+            goes, soon = self._due(seen, demand, free, self._idle_nodes(seen, free, demand), left)
             comes |= dict.fromkeys(soon, _SOON)
         found = [self._under_way(seen, each) for each in known if each.action]
         found += [PlannedPower(_OFF, node, why, self.classes.of(node)[1].off_s) for node, why in goes.items()]
@@ -172,7 +175,7 @@ class Powering:
         if not self._settings.power.switch:
             return "power.switch is not set"
         if switch.node in demand.wanted:
-            return "a vjob needs it"
+            return NEEDED
         if demand.begins.get(switch.node, math.inf) - seen.taken <= too_soon_s(self._power(switch)):
             return "a vjob begins there soon"
         if is_used(seen, switch.node, something):
@@ -261,7 +264,7 @@ class Powering:
         if node.power is NodePower.COMING_ON:
             return _SLURMS
         if switch.node in demand.wanted:
-            return "a vjob needs it"
+            return NEEDED
         if switch.state is _S.FAILED:
             again = 0 < switch.failures < _TRIES and switch.not_before <= seen.taken
             return "it is tried again" if again else ""
@@ -292,35 +295,41 @@ class Powering:
         switches = self._book.switches()
         nodes = switchable(self._settings, self._driver, seen)
         since = self._note_idle(seen, nodes, something)
-        goes, comes = self._due(seen, demand, since, stay, switches)
+        free = _without(since, stay)
+        idle = self._idle_nodes(seen, free, demand)
+        back = sum(node not in switches and node not in demand.kept for node in stay if node in since)
+        goes, comes = self._due(seen, demand, free, idle, switches, back)
         for node, why in goes.items():
             self._switch_off(seen, node, why)
         for node in comes:
             self._switch_on(seen, switches[node], _SOON)
+        self.felt.note(demand, self._book.switches(), (each for each in idle if each.name not in goes), seen.taken)
 
     def _due(
         self,
         seen: Observation,
         demand: PowerDemand,
-        since: Mapping[str, float],
-        stay: Collection[str],
+        free: Mapping[str, float],
+        idle: list[IdleNode],
         switches: Mapping[str, NodeSwitch],
+        back: int = 0,
     ) -> tuple[dict[str, str], list[str]]:
         """The nodes to switch off now, with why, and those to switch on.
 
         Args:
             seen: one look at the cluster.
             demand: of vjobs left waiting.
-            since: since when nodes that may be switched have nothing.
-            stay: nodes that stay as they are.
+            free: since when nodes that may be switched have nothing; without those that stay as they are.
+            idle: those of them that may go off.
             switches: the nodes that are not simply on.
+            back: how many nodes have just now come on, and have nothing.
         """
-        free = [node for node in since if node not in stay]
         off = [each for each in switches.values() if each.state is _S.OFF and not each.action]
         off = [each for each in off if seen.may_take_vms(each.node)]
-        choice = self._choose(self._idle_nodes(seen, free, since, demand), off, demand, seen.taken)
+        coming = back + _nobodys(switches.values(), demand)
+        choice = self._choose(idle, off, demand, coming, seen.taken)
         going = sum(bool(each.action) for each in switches.values())
-        goes = {node: f"nobody has used it for {seen.taken - since[node]:.0f} s" for node in choice.off}
+        goes = {node: f"nobody has used it for {seen.taken - free[node]:.0f} s" for node in choice.off}
         goes |= self._hot(seen, free)
         most = max(0, self._settings.power.at_once - going)
         comes = [node for node in choice.on if node in switches and switches[node].not_before <= seen.taken]
@@ -331,27 +340,29 @@ class Powering:
         found = [node for node in idle if node in seen.hot] if self._settings.power.hot_off else []
         return {node: seen.hot[node] for node in found if not stays_on(self._settings, self._ledger, seen, node, 0.0)}
 
-    def _choose(self, idle: list[IdleNode], off: list[NodeSwitch], demand: PowerDemand, now: float) -> Choice:
+    def _choose(
+        self, idle: list[IdleNode], off: list[NodeSwitch], demand: PowerDemand, coming: int, now: float
+    ) -> Choice:
         known = self._book.averages()
         averages: dict[PowerClass, Average] = {}
         for node in (*(each.name for each in idle), *(each.node for each in off)):
             name, power = self.classes.of(node)
             averages[power] = Average(self._settings.power.predict, known.get(name))
         asleep = [OffNode(each.node, self._power(each), each.since, self._has_to_be_on_s(each, demand)) for each in off]
-        return choose(idle, asleep, demand.needs, averages, self._settings.power.reserve, now)
+        lateness = self.felt.lateness
+        reserve = self._settings.power.reserve + lateness.reserve
+        return choose(idle, asleep, demand.needs, averages, reserve, now, lateness.held(demand.needs), coming)
 
     def _has_to_be_on_s(self, switch: NodeSwitch, demand: PowerDemand) -> float:
         """When it has to be on for a vjob with a begin time: a cycle before, for it is looked at once a cycle."""
         return demand.begins.get(switch.node, math.inf) - self._settings.engine.cycle_s
 
-    def _idle_nodes(
-        self, seen: Observation, nodes: list[str], since: Mapping[str, float], demand: PowerDemand
-    ) -> list[IdleNode]:
-        """Those that may go off, in the order in which they would be used."""
+    def _idle_nodes(self, seen: Observation, since: Mapping[str, float], demand: PowerDemand) -> list[IdleNode]:
+        """Those that may go off, in the order in which they would be used; ``since``: when they have nothing."""
         came_on = self._book.came_on()
         today, given_up = self._offs(seen.taken)
         found = []
-        for node in used_first(seen, dict.fromkeys(nodes)):
+        for node in used_first(seen, dict.fromkeys(since)):
             power = self.classes.of(node)[1]
             acts = given_up.get(node, [])
             rests = acts and seen.taken < acts[-1] + back_off_s(len(acts))
@@ -409,6 +420,16 @@ class Powering:
 def _since(known: Mapping[str, float], begun: Mapping[str, float], ended: Collection[str]) -> dict[str, float]:
     """Since when nodes have nothing, after changes."""
     return {**{node: at for node, at in known.items() if node not in ended}, **begun}
+
+
+def _nobodys(switches: Iterable[NodeSwitch], demand: PowerDemand) -> int:
+    """How many nodes come on for no vjob that would start there."""
+    coming = (each for each in switches if each.state is _S.COMING_ON and each.why != NEEDED)
+    return sum(each.node not in demand.kept for each in coming)
+
+
+def _without(since: Mapping[str, float], stay: Collection[str]) -> dict[str, float]:
+    return {node: at for node, at in since.items() if node not in stay}
 
 
 def _with_vjobs(planned: PlannedPower, demand: PowerDemand) -> PlannedPower:

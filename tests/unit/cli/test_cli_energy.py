@@ -222,6 +222,7 @@ def test_the_first_class_that_names_a_node_is_its_class() -> None:
         (TOML.replace("idle_w = 100", "idle_w = true"), "classes.0.idle_w: Input should be a valid number"),
         (TOML.replace("idle_w = 100", 'idle_w = "100"'), "classes.0.idle_w: Input should be a valid number"),
         (TOML.replace("reserve = 0", "predict = 1.5"), "predict"),
+        (TOML.replace("reserve = 0", "late_at_most = 0"), "late_at_most: Input should be greater than 0"),
         (TOML.replace("reserve = 0", "underload = 0"), "underload: Input should be greater than 0"),
         (TOML.replace("reserve = 0", "underload = 20"), "underload: Input should be less than or equal to 1"),
         (TOML.replace("reserve = 0", "repaid_s = 0"), "repaid_s"),

@@ -23,9 +23,11 @@ def chosen(
     needs: Sequence[Need] = (),
     expected_s: float | None = None,
     reserve: int = 0,
+    held: int = 0,
+    coming: int = 0,
 ) -> Choice:
     powers = {node.power for node in (*idle, *off)}
-    return choose(idle, off, needs, {power: Average(0.5, expected_s) for power in powers}, reserve, NOW)
+    return choose(idle, off, needs, {power: Average(0.5, expected_s) for power in powers}, reserve, NOW, held, coming)
 
 
 def idle(
@@ -123,3 +125,19 @@ def test_a_node_stays_off_for_the_least_time_before_a_known_need() -> None:
     power = PowerClass(120.0, 300.0, 8.0, 150.0, 30.0, 120.0, least_off_s=600.0)
     found = chosen([], [OffNode("a", power, NOW - 30)], [Need(NOW + 100, 1)])
     assert found == Choice((), (), NOW + 600)
+
+
+def test_nodes_that_come_on_are_of_the_reserve_and_of_a_known_need() -> None:
+    off = [OffNode("b", POWER, NOW - 500), OffNode("c", POWER, NOW - 500)]
+    assert chosen([], off, reserve=2, coming=1).on == ("b",)
+    assert chosen([], off, [Need(NOW + 100, 1)], coming=1) == Choice((), (), math.inf)
+    assert chosen([idle("a", 500.0)], reserve=1, coming=1).off == ("a",)
+
+
+def test_nodes_that_are_held_stay_on_and_are_looked_at_again() -> None:
+    found = chosen([idle("a", 500.0), idle("b", 500.0), idle("c", 500.0)], held=2)
+    assert found == Choice(("c",), (), NOW + 198.75)
+
+
+def test_none_comes_on_to_be_held() -> None:
+    assert chosen([], [OffNode("a", POWER, NOW - 500)], held=1) == Choice((), (), math.inf)

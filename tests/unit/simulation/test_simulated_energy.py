@@ -30,11 +30,16 @@ from rmsplugin.workload.jobs import Job
 #: Its threshold is 198.75 s.
 POWER = PowerClass(120.0, 300.0, 8.0, 150.0, off_s=30.0, on_s=120.0)
 SIZE = Cluster(nodes=3, cpus_per_node=2, memory_per_node_mib=4096)
+LARGER = Cluster(nodes=21, cpus_per_node=2, memory_per_node_mib=4096)
 POLICIES = ["fcfs", "easy", "rjsp", "slowdown", "load-sharing"]
 
 
 def energy(power: PowerClass = POWER, reserve: int = 0) -> EnergyParameters:
     return EnergyParameters(dict.fromkeys(SIZE.node_names, power), reserve=reserve)
+
+
+def late_at_most(share: float | None) -> EnergyParameters:
+    return EnergyParameters(dict.fromkeys(LARGER.node_names, POWER), late_at_most=share)
 
 
 def job(job_id: int, submit_s: float, run_s: float, processors: int = 2, estimate_s: float = 0) -> Job:
@@ -59,7 +64,11 @@ class Fenced:
 
 
 def replayed(
-    jobs: list[Job], parameters: EnergyParameters | None, policy: str = "fcfs", rules: SiteRules | None = None
+    jobs: list[Job],
+    parameters: EnergyParameters | None,
+    policy: str = "fcfs",
+    rules: SiteRules | None = None,
+    size: Cluster = SIZE,
 ) -> Outcome:
     static = policy in ("fcfs", "easy")
     zero = Durations.from_values(dict.fromkeys(DURATIONS, 0.0))
@@ -68,7 +77,7 @@ def replayed(
         policy, decision=Parameters(search=search), search=search, durations=zero if static else Durations()
     )
     return replay(
-        jobs, SIZE, ReplayParameters(proposal, cycle_s=0.0 if static else 30.0, energy=parameters, rules=rules)
+        jobs, size, ReplayParameters(proposal, cycle_s=0.0 if static else 30.0, energy=parameters, rules=rules)
     )
 
 
@@ -103,6 +112,24 @@ def test_a_node_in_reserve_takes_a_vjob_at_once() -> None:
     found = replayed(jobs, energy(reserve=1))
     assert starts(found)[:2] == [0, 5000]
     assert starts(found)[2] > 5050
+
+
+def test_nodes_stay_on_once_vjobs_were_late_because_of_nodes_that_were_off() -> None:
+    jobs = [job(number, 5000 * number, 100) for number in range(1, 5)]
+    found = replayed(jobs, late_at_most(0.02), size=LARGER)
+    assert starts(found) == [5000, 10120, 15000, 20000], "a tenth of 20 nodes that are off is 2"
+    assert starts(replayed(jobs, late_at_most(None), size=LARGER)) == [5000, 10120, 15120, 20120]
+    assert starts(replayed(jobs, late_at_most(0.5), size=LARGER))[2] == 15000, "120 s of 320 s is above a quarter"
+    assert starts(replayed(jobs, late_at_most(1.0), size=LARGER))[2] == 15120, "and below a half"
+
+
+def test_nodes_stay_on_for_a_vjob_that_waits_once_vjobs_were_late() -> None:
+    """Job 4 needs all nodes. Job 2 leaves most of them first. Job 3 ends long before its limit."""
+    late = [job(0, 0, 10), job(1, 5000, 100)]
+    jobs = [*late, job(2, 6000, 2500, 40), job(3, 6000, 3000, 2, 90_000), job(4, 7000, 100, 42)]
+    end_of_3 = 6120 + 3000
+    assert starts(replayed(jobs, late_at_most(0.02), size=LARGER))[4] == end_of_3
+    assert starts(replayed(jobs, late_at_most(None), size=LARGER))[4] == end_of_3 + 120
 
 
 def test_a_node_that_is_on_is_taken_before_one_that_is_off() -> None:
