@@ -49,6 +49,8 @@ _PLAN_S = 300.0
 _ROWS = 1000
 #: How many ids of elements of arrays, and of vjobs before which there are pages, are remembered.
 _ARRAYS = 100_000
+#: An answer about an element begins so many ids before it: hooks come in any order, and a page has twice as many vjobs.
+_BEFORE = _ROWS // 2
 #: The most pages that are asked of one engine.
 _PAGES = 100
 
@@ -125,6 +127,7 @@ class Entry:
         self._engine_uids, self._own_status = frozenset(engine_uids), own_status
         self._names = names or HostNames()
         self._arrays: dict[int, int] = {}  # by the id of an element, that of its array
+        self._asking_for_arrays = asyncio.Lock()
         self._submitted: dict[int, int] = {}  # by the id of a vjob before which a page was offered, in microseconds
         self._document: Reply = {}
         self._site_page = SitePage(self._page_parts, self._numbers)
@@ -210,11 +213,29 @@ class Entry:
             return await self._from(other, route, asked)
 
     async def _array_of(self, job_id: int) -> int:
-        """The array of an element that a hook of Slurm's calls by its own id; the id itself of any other job."""
-        if self._placed.group_of(job_id) or job_id in self._arrays:
+        """The array of an element that a hook of Slurm's calls by its own id; the id itself of any other job.
+
+        Raises UnavailableError: the group that may have the element does not answer.
+        """
+        if self._placed.group_of(job_id):
+            return job_id
+        async with self._asking_for_arrays:  # one answer tells of many elements, whose hooks come together
+            if job_id not in self._arrays:
+                errors = await self._ask_for_arrays(job_id)
+                silent = [error for error in errors.values() if isinstance(error, UnavailableError)]
+                if silent and job_id not in self._arrays:
+                    raise silent[0]
             return self._arrays.get(job_id, job_id)
-        request = Handed("GET", f"/v1/vjobs?after={job_id - 1}", uid=self._engine_uid())
-        replies, _ = await self._ask_each(request)
+
+    async def _ask_for_arrays(self, job_id: int) -> Mapping[str, RmspluginError]:
+        """Learn the arrays of elements with ids about this one. Returns the errors of groups that may have it.
+
+        Slurm gives an element a higher id than its array, but to the last one, which has the same.
+        """
+        groups = {place.group for array, place in self._placed.given.vjobs.items() if array < job_id}
+        after = max(0, job_id - _BEFORE)
+        request = Handed("GET", f"/v1/vjobs?after={after}", uid=self._engine_uid())
+        replies, errors = await self._hands.ask_each(dict.fromkeys(sorted(groups), request), _LIST_S)
         if len(self._arrays) >= _ARRAYS:
             self._arrays.clear()
         for reply in replies.values():
@@ -222,7 +243,7 @@ class Entry:
                 array, _, element = row["display_id"].partition("_")
                 if element:
                     self._arrays[row["job_id"]] = int(array)
-        return self._arrays.get(job_id, job_id)
+        return errors
 
     async def _of_nobody(self, route: Route, asked: Asked) -> Reply:
         """The answer about a job that no group is given: of the engine that remembers it, or as of one it never met."""

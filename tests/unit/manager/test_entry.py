@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from rmsplugin.engine.serve.doors import LOCAL, Origin
 from rmsplugin.engine.serve.live_pages import LivePages
 from rmsplugin.engine.serve.parsing import Body, Query
 from rmsplugin.errors import RefusedError
+from rmsplugin.groups.given import Place
 from rmsplugin.live_page.scene import Scene, Viewer
 from rmsplugin.live_page.values import FORM, scene_of, values_of
 from rmsplugin.manager.handing import Handed
@@ -49,6 +51,36 @@ def test_an_element_of_an_array_is_found_by_the_id_that_slurm_gave_it(manager: M
     for _ in range(2):
         status, answer = manager.ask("POST", "/v1/jobs/31/epilog")
         assert (status, answer["reason"]) == (200, "for a test")
+
+
+def test_hooks_of_many_elements_ask_for_their_arrays_once_and_only_groups_that_may_have_them(
+    manager: Managed, engines: dict[str, Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elements = range(41, 61)
+    for index, job in enumerate(elements):
+        engines["b"].add_vjob(job, ME, display_id=f"30_{index + 2}")
+    del manager.placed.given.vjobs[12], manager.placed.given.vjobs[14]
+    manager.placed.given.vjobs[70] = Place("a")
+    asked: list[str] = []
+    ask_each = manager.entry._hands.ask_each
+
+    async def counted(requests: Mapping[str, Handed], within_s: float) -> Any:
+        asked.extend(group for group, each in requests.items() if each.target.startswith("/v1/vjobs?"))
+        return await ask_each(requests, within_s)
+
+    monkeypatch.setattr(manager.entry._hands, "ask_each", counted)
+    with ThreadPoolExecutor(len(elements)) as hooks:
+        told = list(hooks.map(lambda job: manager.ask("POST", f"/v1/jobs/{job}/epilog"), elements))
+    assert {(status, answer["reason"]) for status, answer in told} == {(200, "for a test")}
+    assert asked == ["b"]
+
+
+def test_a_hook_of_an_element_whose_group_does_not_answer_is_told_to_ask_again(
+    manager: Managed, engines: dict[str, Served]
+) -> None:
+    """Another group would say that the job is waiting: then its prolog lets it start."""
+    Path(engines["b"].socket).unlink()
+    assert manager.ask("POST", "/v1/jobs/31/prolog")[0] == 503
 
 
 def test_a_wrapper_whose_job_no_group_has_is_told_to_ask_again(manager: Managed) -> None:
