@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rmsplugin import defaults
@@ -89,6 +90,9 @@ class Engine:
         self._clients = list(clients)
         #: Told the groups that are missing in the answer to a question, as their engines do not answer.
         self.on_silent: Callable[[list[str]], object] = lambda groups: None
+        #: Entered while an engine is asked: told its place, and the longest wait in seconds. Not for requests that take
+        #: long by their nature.
+        self.while_asked: Callable[[str, float], AbstractContextManager[None]] = lambda place, bound_s: nullcontext()
         self._scancel = str(scancel)
         self._timeout_s = timeout_s
 
@@ -506,7 +510,9 @@ class Engine:
         timeout_s: float,
         looks: bool,
     ) -> dict[str, Any]:
-        answer = client.request(method, path, body, timeout_s=timeout_s, looks=looks)
+        by_nature = timeout_s != self._timeout_s
+        with nullcontext() if by_nature else self.while_asked(str(client), timeout_s):
+            answer = client.request(method, path, body, timeout_s=timeout_s, looks=looks)
         self._clients.sort(key=lambda each: each is not client)
         return answer
 

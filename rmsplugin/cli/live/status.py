@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rmsplugin.cli.shared import arguments as options
@@ -138,7 +139,9 @@ def _find(arguments: argparse.Namespace) -> Engine:
     finding = _Asked(lambda: find_engine(arguments))
     if not finding.wait(_SETTINGS_S):
         raise UnavailableError(f"the settings file was not read within {_SETTINGS_S:g} s: see where it lies")
-    return finding.answer()
+    engine = finding.answer()
+    engine.while_asked = lambda place, bound_s: nullcontext()  # the answer is given up before anything would be said
+    return engine
 
 
 def _within(seconds: float, engine: Engine) -> Status:

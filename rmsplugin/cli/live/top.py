@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 from rmsplugin.cli.live import nodes as nodes_shown
@@ -82,17 +83,18 @@ def _top(arguments: argparse.Namespace) -> int:
 
     engine, console = find_engine(arguments), Console(width=None if sys.stdout.isatty() else _WIDE)
     seen = Seen()
+    ask_engine(engine, seen)
     if arguments.once or not sys.stdout.isatty():
-        ask_engine(engine, seen)
         if seen.fault:
             raise RmspluginError(seen.fault)
         console.print(screen(seen, sys.maxsize))
         return 0
     with Live(console=console, screen=True, auto_refresh=False) as live:
+        engine.while_asked = lambda place, bound_s: nullcontext()  # the screen is full, and tells of a fault itself
         while True:
-            ask_engine(engine, seen)
             live.update(screen(seen, console.size.height), refresh=True)
             time.sleep(arguments.delay)
+            ask_engine(engine, seen)
 
 
 def ask_engine(engine: Engine, seen: Seen) -> None:

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared.printable import printable
+from rmsplugin.cli.shared.waiting import Waiting
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +27,8 @@ def read_settings(argument: str | None) -> Settings:
 def find_engine(arguments: argparse.Namespace) -> Engine:
     """The engine that the settings of --config, of the environment, or of the default path name.
 
-    Groups whose engines do not answer are told on standard error, and in ``arguments.missing`` for the document.
+    Groups whose engines do not answer are told on standard error, and in ``arguments.missing`` for the document. On a
+    terminal it is told after two seconds that the engine itself has not answered.
 
     Raises:
         SettingsError: a fault of the file may be why there is no engine; or as ``connect``.
@@ -37,6 +39,7 @@ def find_engine(arguments: argparse.Namespace) -> Engine:
     engine = Engine.of_site(arguments.config)
     arguments.missing = []
     engine.on_silent = _warner(arguments.missing)
+    engine.while_asked = Waiting(arguments.command)
     return engine
 
 
