@@ -11,6 +11,7 @@ Only nodes whose settings know of several engines ask for this.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 #: With the node's name behind it: nodes may share the directory. It has the id of the boot in which it was written.
 _FILE = ".owned-"
+_MOST_BYTES = 64
 
 
 class Claim(NamedTuple):
@@ -46,10 +48,14 @@ def now_ms() -> int:
 def is_known(vm_dir: str | Path) -> bool:
     """Whether an engine has shown since the node was booted that it leads."""
     try:
-        with open(_file(vm_dir), encoding="ascii", errors="replace") as file:
-            return file.read().strip() == boot_id()
+        descriptor = os.open(_file(vm_dir), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
         return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH)  # not in the middle of a claim that may turn out to be late
+        return _holds(descriptor, boot_id())
+    finally:
+        os.close(descriptor)
 
 
 def require(vm_dir: str | Path) -> None:
@@ -67,16 +73,28 @@ def require_in_time(claim: Claim) -> None:
 
 
 def keep(vm_dir: str | Path, claim: Claim) -> None:
-    """Remember a claim. Raises AgentError ``unowned``: this has taken so long that the claim is too old by now."""
+    """Remember a claim. Raises AgentError ``unowned``: this has taken so long that the claim is too old by now.
+
+    What another engine has shown in this boot stays, whatever becomes of this claim.
+    """
     descriptor = os.open(_file(vm_dir), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        os.pwrite(descriptor, f"{claim.boot}\n".encode("ascii"), 0)  # over an old one, which is as long
+        fcntl.lockf(descriptor, fcntl.LOCK_EX)  # one claim after the other
         require_in_time(claim)
-    except AgentError:
-        os.ftruncate(descriptor, 0)
-        raise
+        if _holds(descriptor, claim.boot):
+            return
+        os.pwrite(descriptor, f"{claim.boot}\n".encode("ascii"), 0)  # over an old one, which is as long
+        try:
+            require_in_time(claim)
+        except AgentError:
+            os.ftruncate(descriptor, 0)  # it was written too late
+            raise
     finally:
         os.close(descriptor)
+
+
+def _holds(descriptor: int, boot: str) -> bool:
+    return os.pread(descriptor, _MOST_BYTES, 0).strip() == boot.encode("ascii")
 
 
 def _file(vm_dir: str | Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.lease.clocked import steady_s
 from rmsplugin.adapters.nodes.answers import UnownedError
 from rmsplugin.errors import DeposedError
+from rmsplugin.node_agent import owner
+from rmsplugin.node_agent.errors import AgentError
 
 OLD, NEW = 4, 5
 #: Long enough for a call on a loaded machine; the tests in which a session ends wait for it.
@@ -103,6 +106,77 @@ def test_a_word_that_comes_after_the_end_of_the_lease_is_not_believed(machine: M
     with pytest.raises(UnownedError, match="came after the end of its lease"):
         engine.put_config(NODE, VM, b"a=b")
     assert machine.configs() == []
+
+
+@pytest.mark.parametrize("boot", ["", "00000000-0000-4000-8000-000000000000"], ids=["this boot", "another boot"])
+def test_a_word_that_was_in_time_when_it_came_and_is_late_when_it_is_written_changes_nothing(
+    machine: Machine, boot: str
+) -> None:
+    machine.engine(NEW).obey(NODE)
+    (file,) = machine.vm_dir.glob(".owned-*")
+    before = f"{boot or owner.boot_id()}\n"
+    file.write_text(before)
+    with pytest.raises(AgentError, match="came after the end of its lease"):
+        owner.keep(machine.vm_dir, owner.Claim(owner.boot_id(), owner.now_ms()))
+    assert file.read_text() == before
+
+
+def test_a_word_that_is_late_once_it_is_written_is_taken_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.engine(NEW).obey(NODE)
+    machine.boot_with_disk()
+    times = iter([9, 10, 10])  # milliseconds: at the first look, at the second, for the answer
+    monkeypatch.setattr(owner, "now_ms", lambda: next(times))
+    with pytest.raises(AgentError, match="came after the end of its lease"):
+        owner.keep(machine.vm_dir, owner.Claim(owner.boot_id(), 10))
+    assert not owner.is_known(machine.vm_dir)
+
+
+def test_nobody_acts_on_a_word_before_it_is_known_to_be_in_time(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.vm_dir.mkdir()
+    call: list[subprocess.Popen[str]] = []
+
+    def second_look() -> int:
+        call.append(begin(machine, "drop-config", VM))
+        wait_until(lambda: call[0].poll() is not None or is_waited_for(machine.vm_dir))
+        return 10
+
+    times = iter([lambda: 9, second_look])
+    monkeypatch.setattr(owner, "now_ms", lambda: next(times, lambda: 10)())
+    with pytest.raises(AgentError, match="came after the end of its lease"):
+        owner.keep(machine.vm_dir, owner.Claim(owner.boot_id(), 10))
+    said, _ = call[0].communicate(timeout=PATIENCE_S)
+    assert json.loads(said)["kind"] == "unowned"
+
+
+def begin(machine: Machine, *words: str) -> subprocess.Popen[str]:
+    """A call of the node's agent that goes on meanwhile."""
+    command = [sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(machine.config), *words]
+    environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def is_waited_for(vm_dir: Path) -> bool:
+    """Whether a process waits for the lock of the node's word. To open it here would end the lock of this process."""
+    (file,) = vm_dir.glob(".owned-*")
+    inode = f":{file.stat().st_ino} "
+    return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
 
 
 def test_a_word_for_the_boot_before_is_not_believed(machine: Machine) -> None:
