@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: In the VMs' directory, and in a shared store.
 _FILE, _STORE_FILE = ".epoch", ".rmsplugin-epoch"
 _MOST_BYTES = 64
+#: How a file is opened that need not be there yet.
+_MAKE = os.O_RDWR | os.O_CREAT
 
 
 def of_node(vm_dir: str | Path) -> str:
@@ -47,7 +49,7 @@ def obey(path: str, epoch: int) -> None:
     """
     found = highest(path)
     if epoch > found:
-        with _locked(path, fcntl.LOCK_EX) as descriptor:
+        with _locked(path, fcntl.LOCK_EX, _MAKE) as descriptor:
             found = _read(descriptor, path)
             if epoch > found:
                 _write(descriptor, path, epoch)
@@ -61,7 +63,7 @@ def obey(path: str, epoch: int) -> None:
 def remember(path: str, epoch: int) -> None:
     """Refuse engines of lower epochs here from now on; one of a higher epoch may have acted here before."""
     if epoch > highest(path):
-        with _locked(path, fcntl.LOCK_EX) as descriptor:
+        with _locked(path, fcntl.LOCK_EX, _MAKE) as descriptor:
             if epoch > _read(descriptor, path):
                 _write(descriptor, path, epoch)
 
@@ -69,7 +71,7 @@ def remember(path: str, epoch: int) -> None:
 def highest(path: str) -> int:
     """The highest epoch that has acted here; the first epoch if none is recorded."""
     try:
-        with _locked(path, fcntl.LOCK_SH) as descriptor:
+        with _locked(path, fcntl.LOCK_SH, os.O_RDONLY) as descriptor:
             return _read(descriptor, path)
     except (FileNotFoundError, NotADirectoryError):
         return FIRST_EPOCH
@@ -77,11 +79,12 @@ def highest(path: str) -> int:
 
 @contextmanager
 def obeyed(path: str, epoch: int) -> Iterator[bool]:
-    """Whether an engine of this epoch is obeyed; no higher one begins to be until the context ends."""
-    if not os.path.exists(path):
-        yield True  # nobody but engines of the first epoch has ever acted
-        return
-    with _locked(path, fcntl.LOCK_SH) as descriptor:
+    """Whether an engine of this epoch is obeyed; no higher one begins to be until the context ends.
+
+    The file is made if only engines of the first epoch have acted: without it there is nothing to lock. Its directory
+    is there.
+    """
+    with _locked(path, fcntl.LOCK_SH, _MAKE) as descriptor:
         yield epoch >= _read(descriptor, path)
 
 
@@ -98,9 +101,8 @@ def one_act(path: str, epoch: int) -> Iterator[None]:
 
 
 @contextmanager
-def _locked(path: str, how: int) -> Iterator[int]:
+def _locked(path: str, how: int, flags: int) -> Iterator[int]:
     """The open file, locked: with a lock, a client of NFS asks the server for what others have written."""
-    flags = os.O_RDWR | os.O_CREAT if how == fcntl.LOCK_EX else os.O_RDONLY
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.lockf(descriptor, how)

@@ -103,7 +103,7 @@ class Agent:
             if self._turn is None:
                 passage.pass_on(reached, lambda: nullcontext(True))
             else:
-                own, path = self._turn[0], epoch.of_node(self._config.vm_dir)
+                own, path = self._turn[0], epoch.of_node(self._vm_dir())
                 passage.pass_on(reached, lambda: epoch.obeyed(path, own))
 
     def still_wanted(self) -> None:
@@ -142,7 +142,7 @@ class Agent:
     def one_act(self) -> AbstractContextManager[None]:
         """Do something before an engine of a higher epoch begins to be obeyed. Raises AgentError ``deposed``."""
         assert self._turn is not None  # it is an act: `obey` came first
-        return epoch.one_act(epoch.of_node(self._config.vm_dir), self._turn[0])
+        return epoch.one_act(epoch.of_node(self._vm_dir()), self._turn[0])
 
     @property
     def config(self) -> AgentConfig:

@@ -12,6 +12,8 @@ from e2e.cluster import PROGRAM, Cluster, files_below
 from e2e.engine_settings import configured
 from e2e.rooms import count, ended_whole, finish, wait_number
 
+from rmsplugin.model.epochs import FIRST_EPOCH
+
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 _ZOO = "tickTime=400\ndataDir={directory}\nclientPort=2181\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
@@ -77,4 +79,4 @@ def highest_epoch(cluster: Cluster) -> int:
     places = [cluster.host_path(node, "/var/lib") for node in cluster.nodes]
     files = [path for place in places for path in files_below(place) if path.name == ".epoch"]
     assert files, "no node has heard an epoch"
-    return max(int(path.read_text()) for path in files)
+    return max(int(path.read_text() or FIRST_EPOCH) for path in files)

@@ -18,6 +18,7 @@ from patience import PATIENCE_S
 
 from rmsplugin.adapters.rms.slurm_cli import _ROOM_SCRIPT
 from rmsplugin.defaults import ROOM_MARK
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.node_agent import epoch
 from rmsplugin.node_agent.errors import AgentError
 
@@ -190,15 +191,25 @@ def test_an_engine_whose_turn_ends_while_its_call_waits_ends_no_room(host: Host)
     assert room.poll() is None
 
 
-def test_no_engine_of_a_higher_epoch_is_obeyed_in_the_middle_of_an_act(host: Host) -> None:
-    assert "error" not in host.call("obey --epoch 4")
-    file = host.vm_dir / ".epoch"
-    with epoch.one_act(str(file), 4):
+@pytest.mark.parametrize("own", [FIRST_EPOCH, 4], ids=["the first epoch", "a later one"])
+def test_no_engine_of_a_higher_epoch_is_obeyed_in_the_middle_of_an_act(host: Host, own: int) -> None:
+    """The first engine of a node has written nothing there before its act."""
+    file = epoch.of_node(host.vm_dir)
+    host.vm_dir.mkdir(mode=0o711)
+    if own > FIRST_EPOCH:
+        epoch.obey(file, own)
+    with epoch.one_act(file, own):
         call = host.begin("obey --epoch 5")
-        wait_until(lambda: is_waited_for(file), "the call to wait")
+        wait_until(lambda: call.poll() is not None or is_waited_for(Path(file)), "the call to wait")
+        assert call.poll() is None, "it waits for the end of the act"
     assert host.answer_of(call) == {}
-    with pytest.raises(AgentError, match=r"turn of this engine \(epoch 4\) is over"), epoch.one_act(str(file), 4):
+    with pytest.raises(AgentError, match=rf"turn of this engine \(epoch {own}\) is over"), epoch.one_act(file, own):
         pytest.fail("it is obeyed")
+
+
+def test_the_first_act_of_all_on_a_node_makes_what_it_locks(host: Host) -> None:
+    assert host.call(f"end-room {ROOM}") == {"vms": [], "ended": False}
+    assert host.call("check")["epoch"] == FIRST_EPOCH
 
 
 def is_waited_for(file: Path) -> bool:

@@ -958,7 +958,7 @@ def test_each_verb_is_known_to_change_something_or_nothing() -> None:
 def test_the_highest_epoch_outlives_the_agent_and_is_no_vm(tmp_path: Path) -> None:
     node = Node(tmp_path)
     assert "error" not in node.call(f"put-config {VM}", b"a=b")
-    assert not (node.vm_dir / ".epoch").exists(), "a single engine leaves nodes as they are"
+    assert not (node.vm_dir / ".epoch").exists(), "nothing is noted of a single engine"
     assert node.call("check")["epoch"] == 1
     assert "error" not in node.call(f"drop-config {VM} --epoch 12")
     assert (node.vm_dir / ".epoch").read_text() == "12\n"

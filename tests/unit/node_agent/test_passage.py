@@ -148,6 +148,14 @@ def test_it_ends_soon_when_another_engine_is_obeyed(node: Node) -> None:
     assert ended(platform) and ended(ours)
 
 
+def test_the_first_engine_that_a_node_knows_is_let_through_until_another_one_is_obeyed(node: Node) -> None:
+    ours, platform = node.open("platform")
+    ours.sendall(b"a")
+    assert platform.recv(1) == b"a"
+    node.obey(5)
+    assert ended(platform) and ended(ours)
+
+
 def test_an_engine_that_takes_no_answer_any_more_loses_its_connection_as_well(node: Node) -> None:
     """It was stopped while the platform told it much."""
     ours, platform = node.open("platform", "--epoch", "4")
