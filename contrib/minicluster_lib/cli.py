@@ -191,8 +191,11 @@ def _lock(directory: Path) -> Iterator[None]:
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RefusedError(f"another up or down of {directory} is going on") from None
+            is_held = os.path.samestat(os.fstat(file.fileno()), path.stat())  # the one before removes it in the end
+        except (BlockingIOError, FileNotFoundError):
+            is_held = False
+        if not is_held:
+            raise RefusedError(f"another up or down of {directory} is going on")
         yield
         path.unlink(missing_ok=True)
 

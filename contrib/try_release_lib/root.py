@@ -115,8 +115,11 @@ class Place:
         with path.open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RefusedError(f"something else runs in {self.directory}; take another --dir, or wait") from None
+                is_held = os.path.samestat(os.fstat(file.fileno()), path.stat())  # the one before removes it in the end
+            except (BlockingIOError, FileNotFoundError):
+                is_held = False
+            if not is_held:
+                raise RefusedError(f"something else runs in {self.directory}; take another --dir, or wait")
             yield
             path.unlink(missing_ok=True)
 
