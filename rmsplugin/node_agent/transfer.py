@@ -11,6 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +22,7 @@ from rmsplugin.node_agent.values import Reply, Report, VMName
 from rmsplugin.node_agent.verbs import Agent, incoming_path, lock_state
 
 _REACH_TIMEOUT_S = 12.0
+_HEARD_MOST = 64 << 10
 
 
 def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: Report, checkpoint: int = 0) -> Reply:
@@ -41,9 +43,12 @@ def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: R
             stderr=subprocess.PIPE,
         ) as process:
             assert process.stdin and process.stdout and process.stderr
-            _pour(final, process.stdin, report)
-            output, errors = process.stdout.read(), process.stderr.read()
-    return _answer(node, output, errors)
+            output, errors = _Heard(process.stdout), _Heard(process.stderr)
+            try:
+                _pour(final, process.stdin, report)
+            finally:
+                said = output.end(), errors.end()
+    return _answer(node, *said)
 
 
 def reach(agent: Agent, node: str) -> Reply:
@@ -93,14 +98,49 @@ def _ssh(agent: Agent) -> list[str]:
 
 
 def _pour(path: Path, pipe: IO[bytes], report: Report) -> None:
-    """Write the file into the pipe, as far as the other side reads it. That side digests the arriving bytes."""
+    """Write the file into the pipe, as far as the other side reads it, and close the pipe in any case.
+
+    That side digests the arriving bytes. It stops reading when it fails, and when it has the file already; its answer
+    tells which.
+
+    Raises:
+        BrokenPipeError: nobody listens to the report any more.
+    """
     done, pulse = 0, files.Pulse(report)
-    # The other side stops reading when it fails, and when it has the file already; its answer tells which.
-    with suppress(BrokenPipeError), open(path, "rb") as file, pipe:
-        while chunk := file.read(files.CHUNK_BYTES):
-            pipe.write(chunk)
-            done += len(chunk)
-            pulse.beat(done)
+    try:
+        with open(path, "rb") as file:
+            while (chunk := file.read(files.CHUNK_BYTES)) and _is_taken(pipe, chunk):
+                done += len(chunk)
+                pulse.beat(done)
+    finally:
+        with suppress(BrokenPipeError):  # it writes what is left
+            pipe.close()
+
+
+def _is_taken(pipe: IO[bytes], chunk: bytes) -> bool:
+    try:
+        pipe.write(chunk)
+    except BrokenPipeError:
+        return False
+    return True
+
+
+class _Heard:
+    """What a process says, taken as it comes: a process whose words nobody takes waits when the pipe is full."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._kept = b""
+        self._thread = threading.Thread(target=self._listen, args=(pipe.fileno(),), daemon=True)
+        self._thread.start()
+
+    def end(self) -> bytes:
+        """Wait until it says no more; the last 64 KiB of it."""
+        self._thread.join()
+        return self._kept
+
+    def _listen(self, descriptor: int) -> None:
+        while said := os.read(descriptor, _HEARD_MOST):
+            self._kept = (self._kept + said)[-_HEARD_MOST:]
 
 
 def _answer(node: str, output: bytes, errors: bytes) -> Reply:

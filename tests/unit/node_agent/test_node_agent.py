@@ -25,7 +25,7 @@ from patience import PATIENCE_S
 
 from rmsplugin.adapters.platform.libvirt.on_node import formats
 from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
-from rmsplugin.node_agent import calls, digests, files
+from rmsplugin.node_agent import calls, digests, files, transfer
 from rmsplugin.node_agent.values import VMName
 
 VM = "vjob12-0"
@@ -881,6 +881,33 @@ def test_send_to_a_node_that_cannot_be_reached(pair: tuple[Node, Node, dict[str,
     source, _, path = pair
     answer = source.call(send("n3"), **path)
     assert (answer["kind"], "no route to n3" in answer["error"]) == ("failed", True)
+
+
+@pytest.mark.parametrize("node", ["n2", "n3"])
+def test_a_copy_waits_for_nothing_that_ssh_says(
+    pair: tuple[Node, Node, dict[str, str]], tmp_path: Path, node: str
+) -> None:
+    """More than fits into a pipe, as ssh with a verbose configuration says, or a server's banner."""
+    source, destination, path = pair
+    script = tmp_path / "bin/ssh"
+    banner = "\nhead -c 300000 /dev/zero | tr '\\0' x >&2; echo >&2\n"
+    script.write_text(script.read_text().replace("\n", banner, 1))
+    answer = source.call(send(node), **path)
+    assert answer == {} if node == "n2" else answer["error"] == "no copy to n3: ssh: no route to n3"
+    assert destination.final.exists() == (node == "n2")
+
+
+def test_a_copy_to_whose_report_nobody_listens_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer.files, "PULSE_S", 0.0)
+    (tmp_path / "state").write_bytes(CONTENT)
+
+    def report(_progress: object) -> None:
+        raise BrokenPipeError
+
+    pipe = (tmp_path / "pipe").open("wb")
+    with pytest.raises(BrokenPipeError):
+        transfer._pour(tmp_path / "state", pipe, report)
+    assert pipe.closed, "the other side would wait for more"
 
 
 # No space.

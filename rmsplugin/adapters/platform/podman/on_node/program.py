@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError
@@ -18,6 +19,7 @@ NAMES = ("podman", "runc", "criu")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _STEP_S = 0.02
 _SAID_MOST = 600
+_HEARD_MOST = 1 << 20
 
 
 def environment() -> dict[str, str]:
@@ -59,6 +61,7 @@ class Podman:
             OperationFailedError: there is no podman here.
         """
         self._what = " ".join(words[:2])
+        self._heard = b""
         try:
             self._process = subprocess.Popen(
                 [*_PODMAN, *words],
@@ -70,6 +73,8 @@ class Podman:
             )
         except OSError as error:
             raise OperationFailedError(f"podman cannot be started on this node: {error.strerror}") from None
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
 
     def wait(self, deadline: float, *, over: Callable[[], bool] = lambda: False) -> str:
         """Wait for its end, and return what it has said.
@@ -83,6 +88,7 @@ class Podman:
             TimedOutError: the time is over, or ``over`` says so; it runs on.
         """
         while self._process.poll() is None:
+            self._listen()
             if over():
                 raise TimedOutError(f"podman {self._what} was given up")
             if time.monotonic() > deadline:
@@ -97,15 +103,17 @@ class Podman:
 
     def _said(self) -> str:
         """What it has said so far; the programs that it leaves behind may hold its output open."""
+        self._listen()
         assert self._process.stdout is not None
-        descriptor = self._process.stdout.fileno()
-        os.set_blocking(descriptor, False)
-        try:
-            return os.read(descriptor, 1 << 16).decode(errors="replace")
-        except BlockingIOError:
-            return ""
-        finally:
-            self._process.stdout.close()
+        self._process.stdout.close()
+        return self._heard.decode(errors="replace")
+
+    def _listen(self) -> None:
+        """Take what it has said: it waits when nobody takes what does not fit into its pipe."""
+        assert self._process.stdout is not None
+        with suppress(BlockingIOError):
+            while said := os.read(self._process.stdout.fileno(), 1 << 16):
+                self._heard = (self._heard + said)[-_HEARD_MOST:]
 
     @property
     def children(self) -> list[int]:
