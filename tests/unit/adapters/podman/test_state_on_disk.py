@@ -130,3 +130,16 @@ def test_a_vm_whose_state_is_another_file_than_was_looked_at_goes_on(
     with pytest.raises(OperationFailedError, match="another file"):
         ContainersOnNode().save(VM, node.state, a_call())
     assert node.said == ["stands still", "goes on"]
+
+
+def test_a_vm_goes_on_though_what_lies_at_the_place_of_its_state_cannot_be_removed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def makes_a_directory() -> None:
+        node.state.unlink()
+        node.state.mkdir()
+
+    monkeypatch.setattr(node, "podman_writes", makes_a_directory)
+    with pytest.raises((OperationFailedError, OSError)):
+        ContainersOnNode().save(VM, node.state, a_call())
+    assert node.said == ["stands still", "goes on"]

@@ -42,6 +42,7 @@ class Checkpoint:
         if not Group(name).processes():
             raise NotFoundError(f"{name} is not on this node")
         self._stood_still = Group(name).is_frozen()
+        self._attached = container.attached(name)
         self._file = -1  # open from before podman writes until all is done: later ones are told of no earlier failure
 
     @contextmanager
@@ -66,7 +67,7 @@ class Checkpoint:
             state_file.add(self._path, self._name, image, use.of(self._name, Group(self._name)))
             yield
         except BaseException:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # whoever drops the state removes it
                 self._path.unlink()
             self.go_on()
             raise
@@ -95,8 +96,8 @@ class Checkpoint:
         """Have the VM do what it did before."""
         if not self._stood_still:
             container.thaw(self._name, self._bridge)
-        elif not Group(self._name).is_frozen():
-            container.freeze(self._name, _FREEZE_S)
+        else:
+            container.stay(self._name, self._attached, self._bridge, _FREEZE_S)
 
     def _require_none_stopped(self) -> None:
         """Refuse what CRIU would wait for without end: a process that is stopped by a signal, and frozen beside that.

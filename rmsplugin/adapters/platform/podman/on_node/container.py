@@ -121,7 +121,12 @@ def _interfaces(name: str) -> list[str]:
 
 
 def freeze(name: str, timeout_s: float) -> bool:
-    """Have the VM stand still, and its network; returns whether it does, else it is as before."""
+    """Have the VM stand still, and its network; returns whether it does, else it is as before.
+
+    Raises:
+        OperationFailedError: its network cannot be stopped; it is as before.
+    """
+    stood_still = Group(name).is_frozen()
     if not Group(name).freeze(timeout_s):
         Group(name).thaw()
         return False
@@ -129,9 +134,25 @@ def freeze(name: str, timeout_s: float) -> bool:
         for interface in _interfaces(name):
             network.detach(interface)
     except OperationFailedError:
-        Group(name).thaw()
+        if not stood_still:
+            Group(name).thaw()
         raise
     return True
+
+
+def attached(name: str) -> list[str]:
+    """The VM's interfaces that are in a bridge: one that was paused by podman is there still."""
+    return [each for each in _interfaces(name) if network.is_attached(each)]
+
+
+def stay(name: str, interfaces: list[str], bridge: str, timeout_s: float) -> None:
+    """Have a VM stand still that did before, with these interfaces in the bridge.
+
+    Processes that wait for storage stand still once they need not wait any more, however late that is.
+    """
+    Group(name).freeze(timeout_s)
+    for interface in interfaces:
+        network.attach(interface, bridge)
 
 
 def thaw(name: str, bridge: str) -> None:

@@ -76,11 +76,16 @@ def attach(name: str, bridge: str) -> None:
     Raises:
         OperationFailedError: it cannot be.
     """
-    if Path("/sys/class/net", name, "brport").exists():
+    if is_attached(name):
         return
     _ip(["link", "set", name, "master", bridge])
     shown = json.loads(_ip(["-netns", name, "-json", "link", "show", INSIDE]))
     _ip(["-netns", name, "link", "set", INSIDE, "address", shown[0]["address"]])
+
+
+def is_attached(name: str) -> bool:
+    """Whether the interface is in a bridge."""
+    return Path("/sys/class/net", name, "brport").exists()
 
 
 def counted(name: str, devices: Path = Path("/sys/class/net")) -> tuple[int, int] | tuple[None, None]:
@@ -104,7 +109,7 @@ def detach(name: str) -> None:
     Raises:
         OperationFailedError: it is still in it.
     """
-    if Path("/sys/class/net", name, "brport").exists():
+    if is_attached(name):
         _ip(["link", "set", name, "nomaster"])
 
 
