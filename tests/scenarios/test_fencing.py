@@ -71,6 +71,17 @@ def test_an_operator_has_a_node_fenced_and_its_vjobs_begin_again(world: World, d
     assert "confirmed power off" in world.context.ledger.nodes.gone()[node].by
 
 
+def test_a_node_that_nobody_was_asked_about_is_not_called_confirmed(world: World, directory: Path) -> None:
+    with_fence(world, directory)
+    _, node = running(world)
+    world.kill_node(node)
+    world.tick()
+    world.requests().orders.node_fence(0, node)
+    said = world.context.ledger.nodes.gone()[node].by
+    assert said.endswith("by nodes.fence alone, which no nodes.fence_status has confirmed")
+    assert any(said in str(event) for event in world.context.ledger.events())
+
+
 @pytest.mark.parametrize(
     ("fence", "status", "error", "why"),
     [

@@ -46,6 +46,7 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
     yield from _private(facts.state_dir, user, f"install -d -o {user} -m 700 {facts.state_dir.path}")
     if not settings.native:
         yield from _for_vms(settings, facts, nodes, cpus)
+    yield from _fencing(settings)
     if facts.engine:
         yield error("engine", facts.engine, "start it: systemctl start rmsplugin-engine; its log says why it ended")
     else:
@@ -92,6 +93,21 @@ def _for_vms(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpus:
     yield from judge_mounts(settings)
     yield from _listen(settings)
     yield from _pool(settings, cpus)
+
+
+def _fencing(settings: Settings) -> Iterator[Finding]:
+    """Judge whether somebody says that a fenced node is off."""
+    if not settings.nodes.fence:
+        return
+    if settings.nodes.fence_status:
+        yield ok("nodes.fence", "cuts the power of a node, and nodes.fence_status says whether it is off")
+    else:
+        yield warning(
+            "nodes.fence",
+            "nodes.fence_status is not set: nobody is asked whether a fenced node is off. If its power was not cut, "
+            "its VMs run on, and run twice",
+            "set nodes.fence_status, such as the fence agent with --action=status",
+        )
 
 
 def _checkpoints(settings: Settings, nodes: tuple[str, ...]) -> Iterator[Finding]:

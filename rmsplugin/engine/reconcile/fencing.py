@@ -54,6 +54,8 @@ class Fencing:
     def fence(self, node: str, by: str) -> tuple[list[str], list[str]]:
         """Cut the power of the node, see that it is off, and record that it is gone. Returns as ``record_gone``.
 
+        Where no nodes.fence_status can be asked, the good end of nodes.fence is all that says so.
+
         Raises:
             RefusedError: there is no nodes.fence, the node is gone already, or its power is being cut already.
             OperationFailedError: it is not certain that the node is off; nothing is concluded.
@@ -81,12 +83,19 @@ class Fencing:
         ledger.event("node-fence", f"{by} has the power of {node} cut", node=node)
         try:
             self._cut(node)
-            return record_gone(self._settings, self._ledger, node, f"{by}, confirmed power off after fencing")
+            return record_gone(self._settings, self._ledger, node, f"{by}, {self._proof}")
         except RmspluginError as error:
             with ledger.transaction():
                 ledger.nodes.fence_failed(node, str(error))
                 ledger.event("node-fence-failed", f"{node} could not be fenced: {error}", node=node)
             raise
+
+    @property
+    def _proof(self) -> str:
+        """What says that a fenced node is off, in a few words."""
+        if self._settings.nodes.fence_status:
+            return "confirmed power off after fencing"
+        return "by nodes.fence alone, which no nodes.fence_status has confirmed"
 
     def _cut(self, node: str) -> None:
         settings = self._settings.nodes

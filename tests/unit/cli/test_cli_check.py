@@ -257,6 +257,15 @@ def test_each_fault_of_a_node_is_found(facts: NodeFacts, level: Level, words: st
     assert fault.level is level and words in fault.what and fault.subject == "node n1"
 
 
+def test_fencing_is_told_if_nobody_says_that_a_node_is_off() -> None:
+    assert not [each for each in judge_host(settings(), HOST, ("n1", "n2"), 4) if each.subject == "nodes.fence"]
+    fence = {"fence": ("/sbin/f", "{node}", "--action=off")}
+    (fault,) = judged_host(given=settings(nodes=fence))
+    assert (fault.level, fault.subject) == (Level.WARNING, "nodes.fence") and "run twice" in fault.what
+    assert "--action=status" in fault.remedy
+    assert judged_host(given=settings(nodes=fence | {"fence_status": ("/sbin/f", "{node}", "--action=status")})) == []
+
+
 def test_checkpoints_that_cannot_be_had_are_told() -> None:
     partition = {
         name: {"hosts": each.hosts, "checkpoint_interval_s": 60} for name, each in settings().partition.items()
