@@ -6,14 +6,14 @@ import gzip
 import hashlib
 import os
 import shutil
-import stat
 import time
 from collections.abc import Mapping
 from email.utils import formatdate
 from pathlib import Path
 from string import Template
 
-from build_packages_lib.tools import REPOSITORY, BuildError, output_of
+from build_packages_lib.modes import set_modes
+from build_packages_lib.tools import REPOSITORY, output_of
 
 #: Who builds it answers for it: a site builds its own.
 MAINTAINER = "The administrators of this site <root@localhost>"
@@ -39,9 +39,8 @@ def build(name: str, tree: Path, values: Mapping[str, str], output: Path, compre
         BuildError: dpkg-deb fails, or a file is what no package should have.
     """
     _document(name, tree, values["version"])
-    _set_modes(name, tree)
     control = tree / "DEBIAN"
-    control.mkdir(mode=0o755)
+    control.mkdir()
     size = sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file() and not path.is_symlink()) // 1024
     text = Template((DEBIAN / f"{name}.control").read_text()).substitute(values)
     (control / "control").write_text(text.replace("\nDescription:", f"\nInstalled-Size: {size}\nDescription:"))
@@ -54,6 +53,7 @@ def build(name: str, tree: Path, values: Mapping[str, str], output: Path, compre
             shutil.copy(source, control / script)
             (control / script).chmod(mode)
     file = output / f"{name}_{values['version']}_{values['architecture']}.deb"
+    set_modes(tree)
     output_of(["dpkg-deb", "--root-owner-group", *compression, "--build", tree, file])
     return file
 
@@ -85,15 +85,3 @@ def squeeze(content: bytes, target: Path) -> None:
     """Write a file compressed, the same each time."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(gzip.compress(content, mtime=0))
-
-
-def _set_modes(name: str, tree: Path) -> None:
-    """Give all files the modes that a package's files have; those of directories are kept."""
-    for path in tree.rglob("*"):
-        if path.is_symlink():
-            continue
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & 0o7000 or not (path.is_dir() or path.is_file()):
-            raise BuildError(f"{name}: {path} has a mode or kind that no file of it may have")
-        if path.is_file():
-            path.chmod(0o755 if mode & 0o100 else 0o644)

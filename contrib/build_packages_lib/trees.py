@@ -8,6 +8,7 @@ from pathlib import Path
 
 from build_packages_lib import completion, private_python
 from build_packages_lib.deb import squeeze
+from build_packages_lib.modes import NODE_DIRECTORIES, set_modes
 from build_packages_lib.tools import REPOSITORY
 
 COMMON, CONTROLLER, NODE = "rmsplugin-common", "rmsplugin-controller", "rmsplugin-node"
@@ -17,8 +18,6 @@ _COMMON_PROGRAMS = {"rmsplugin": "rmsplugin.cli.main", "rmsplugin-hook": "rmsplu
 _NODE_PROGRAMS = {"rmsplugin-node": "rmsplugin.node_agent.main"}
 #: Files of their own for each hook: an administrator may change one, and keeps it.
 _HOOKS = ("prolog", "epilog", "prolog_slurmctld", "epilog_slurmctld", "resume_program", "suspend_program")
-#: What the node agent makes, by mode; root's.
-_NODE_DIRECTORIES = {"var/lib/rmsplugin/store": 0o700, "var/lib/rmsplugin/vm": 0o711}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,8 @@ def make(root: Path, work: Path, libraries: bool, system: System = DEBIAN) -> di
     _common(trees[COMMON], modules, work, system)
     _controller(trees[CONTROLLER])
     _node(trees[NODE])
+    for tree in trees.values():
+        set_modes(tree)
     return trees
 
 
@@ -77,9 +78,8 @@ def _node(tree: Path) -> None:
     for name in ("criu", "qemu"):
         _copy(f"hooks/{name}", tree / "usr/share/rmsplugin/hooks" / name)
     _examples(tree, NODE, "nftables/rmsplugin-guests.nft")
-    for place, mode in _NODE_DIRECTORIES.items():
+    for place in NODE_DIRECTORIES:
         (tree / place).mkdir(parents=True)
-        (tree / place).chmod(mode)
 
 
 def _programs(tree: Path, modules: dict[str, str]) -> None:
