@@ -1,8 +1,11 @@
-"""Open directories: those above a place, made for all to enter, whatever the umask is."""
+"""Open directories: those above a place, made for all to enter, whatever the umask is; and our programs' own umask."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+#: The umask of programs whose files are nobody else's, but for those that they open themselves.
+OWN_UMASK = 0o077
 
 
 def make_above(place: Path) -> None:

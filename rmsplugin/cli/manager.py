@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import read_settings
 from rmsplugin.latency import loading
+from rmsplugin.open_directories import OWN_UMASK
 
 
 def add_command(commands: options.Commands) -> None:
@@ -37,4 +39,5 @@ def _manager(arguments: argparse.Namespace) -> int:
         from rmsplugin.settings import settings_path
 
         settings = read_settings(arguments.config)
+    os.umask(OWN_UMASK)
     return main(settings, settings_path(arguments.config))

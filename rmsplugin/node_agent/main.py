@@ -10,11 +10,12 @@ import os
 import sys
 
 from rmsplugin.adapters.platform.node_factory import HOOK_OPTIONS, platform_on_node
+from rmsplugin.open_directories import OWN_UMASK
 
 
 def main() -> int:
     """Do one verb, or answer one hook; return the exit status."""
-    os.umask(0o077)
+    os.umask(OWN_UMASK)
     if sys.argv[1:] and sys.argv[1] in HOOK_OPTIONS:
         from rmsplugin.node_agent import creation_hook
 

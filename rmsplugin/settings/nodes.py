@@ -95,8 +95,8 @@ class Nodes(Section):
     )
     fence_status: tuple[str, ...] = Field(
         (),
-        description="the same with --action=status: ends with 2 when {node} is off; asked after `fence`; empty: the end of "
-        "`fence` is believed, and nothing else says that the node is off",
+        description="the same with --action=status: ends with 2 when {node} is off; asked after `fence`; empty: the "
+        "end of `fence` is believed, and nothing else says that the node is off",
     )
     fence_timeout_s: float = Field(120.0, gt=0, le=3600, description="bound of each of the two")
     fence_after_s: float = Field(

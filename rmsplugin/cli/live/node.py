@@ -32,9 +32,9 @@ def add_command(commands: options.Commands) -> None:
         back: the node is there again. VMs and files that were left behind there are removed. Then the node takes VMs
         again, and saved states that lie there can be used.
 
-        fence: run nodes.fence for the node, and nodes.fence_status if it is set. Once that says that the node is off, it
-        counts as gone. Without nodes.fence_status it does so when nodes.fence has ended well. Everything that runs there
-        ends.
+        fence: run nodes.fence for the node, and nodes.fence_status if it is set. Once that says that the node is off,
+        it counts as gone. Without nodes.fence_status it does so when nodes.fence has ended well. Everything that runs
+        there ends.
 
         gone and fence need --yes: without it they only say what would become of which vjobs, or why they are refused.
 
