@@ -8,7 +8,7 @@ them placed anew.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -54,6 +54,9 @@ class Ruling:
         self._kinds: dict[str, Hashable] = {}
         self.sums = RuledSums(configuration.nodes, configuration.joint, configuration.homes)
         self._passing = Places(self)
+        self._known_homes: dict[int, tuple[VJob, dict[str, str] | None]] = {}  # by vjob, which is kept
+        self._at_home: RuledFit | None = None  # the nodes with those that were asked about last where they are
+        self._who_is_at_home: dict[str, VJob] = {}
 
     def empty(self, expected: Iterable[VJob] = ()) -> RuledFit:
         """The nodes with nobody on them; ``expected``: see ``RuledFit``."""
@@ -87,9 +90,34 @@ class Ruling:
 
     def homes(self, vjob: VJob) -> dict[str, str] | None:
         """The nodes where all its VMs have memory; None if one of them has none, or may not be there."""
-        homes = self.configuration.homes
-        found = {vm.name: homes[vm.name] for vm in vjob.vms if vm.name in homes}
-        return found if len(found) == len(vjob.vms) and all(map(vjob.allows, found.values())) else None
+        known = self._known_homes.get(id(vjob))
+        if known is None:
+            homes = self.configuration.homes
+            found = {vm.name: homes[vm.name] for vm in vjob.vms if vm.name in homes}
+            stays = len(found) == len(vjob.vms) and all(map(vjob.allows, found.values()))
+            known = self._known_homes[id(vjob)] = vjob, found if stays else None
+        return known[1]
+
+    def at_home(self, vjobs: Mapping[str, VJob]) -> RuledFit:
+        """The nodes with these alone, by name, where they are: all of them have ``homes``.
+
+        It is a copy of what was made for the last question, which mostly was about the same ones but for a few.
+        """
+        before = self._who_is_at_home
+        gone, come = before.keys() - vjobs.keys(), vjobs.keys() - before.keys()
+        if self._at_home is None or len(gone) > len(vjobs) - len(come):
+            self._at_home, gone, come = self.empty(), set(), set(vjobs)
+        for name in gone:
+            for vm, node in self._with_homes(before[name]):
+                self._at_home.give_back(vm, node)
+        for name in come:
+            for vm, node in self._with_homes(vjobs[name]):
+                self._at_home.take(vm, node)
+        self._who_is_at_home = dict(vjobs)
+        return self._at_home.copy()
+
+    def _with_homes(self, vjob: VJob) -> Iterator[tuple[VM, str]]:
+        return ((vm, self.configuration.homes[vm.name]) for vm in vjob.vms)
 
     def kind(self, vjob: VJob) -> Hashable:
         """A key by which vjobs are alike that have equal VMs with equal parts in all rules."""
@@ -134,7 +162,7 @@ class Places:
         wanted = {vjob.name: vjob for vjob in members}
         if self._around_those_there(wanted):
             return True
-        if self._ruling.sums.refuse(vm for vjob in wanted.values() for vm in vjob.vms):
+        if self._ruling.sums.refuse(vjob.vms for vjob in wanted.values()):
             return False
         kept = self._placed.keys() - self._staying
         for name in kept:  # they came one by one, each where there was room then
@@ -148,23 +176,29 @@ class Places:
     def _around_those_there(self, wanted: Mapping[str, VJob]) -> bool:
         for name in self._placed.keys() - wanted.keys():
             self._give_back(name)
-        come = self._missing(wanted)
-        homes = {vjob.name: places for vjob in come if (places := self._ruling.homes(vjob))}
-        if homes:  # VMs may have been placed where these are
+        stay = {vjob.name: vjob for vjob in self._missing(wanted) if self._ruling.homes(vjob)}
+        if stay:  # VMs may have been placed where these are
             for name in self._placed.keys() - self._staying:
                 self._give_back(name)
-            for vjob in come:
-                if vjob.name in homes:
-                    for vm in vjob.vms:
-                        self._fit.take(vm, homes[vjob.name][vm.name])
-                    self._put(vjob, homes[vjob.name])
-                    self._staying.add(vjob.name)
+            self._have_stay(stay)
         for vjob in self._ruling.in_order(self._missing(wanted)):
             found = self._fit.place(items_of_one(vjob), {})
             if isinstance(found, Obstacle):
                 return False
             self._put(vjob, found)
         return True
+
+    def _have_stay(self, vjobs: Mapping[str, VJob]) -> None:
+        """Place vjobs where they are, by their names; all that have a place so far are where they are, too."""
+        if self._placed:
+            for vjob in vjobs.values():
+                for vm in vjob.vms:
+                    self._fit.take(vm, self._ruling.configuration.homes[vm.name])
+        else:
+            self._fit = self._ruling.at_home(vjobs)
+        for vjob in vjobs.values():
+            self._put(vjob, self._ruling.homes(vjob) or {})
+        self._staying |= vjobs.keys()
 
     def _missing(self, wanted: Mapping[str, VJob]) -> list[VJob]:
         return [wanted[name] for name in wanted.keys() - self._placed.keys()]

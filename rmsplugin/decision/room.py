@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import groupby, takewhile
 from typing import Any, Protocol, TypeVar
 
-from rmsplugin.decision.later import LaterRoom, Ruling
+from rmsplugin.decision.later import LaterRoom, Ruling, is_barred_now
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Reason
 from rmsplugin.model.configuration import Configuration
@@ -30,6 +30,9 @@ Item = TypeVar("Item")
 
 #: Where no more vjobs run, each of their ends is tried as the time of a reservation, whatever rules there are.
 _FEW = 64
+
+#: Rooms with so many VMs in all are kept for further decisions about the same VMs: some tens of MiB.
+_KEPT_VMS = 300_000
 
 
 class Room(Protocol[Item]):
@@ -178,6 +181,31 @@ class Site:
         room, failed = self.pack_until(vjobs)
         return room if failed is None else None
 
+    def pack_as_before(self, vjobs: Sequence[VJob]) -> NodeRoom | None:
+        """The same as ``pack``, from what former decisions about the same VMs have packed; it counts as trials, too."""
+        known: Packings = self.configuration.kept.setdefault("packings", Packings())
+        question = self._question(vjobs)
+        if question not in known.rooms:
+            before = self.effort.left
+            room, failed = self.pack_until(vjobs)
+            found = room if failed is None else None
+            more = 0 if found is None else len(found.placement)
+            if not room._repeats or self.effort.is_spent or known.vms + more > _KEPT_VMS:
+                return found
+            known.rooms[question] = found, 0 if math.isinf(before) else before - self.effort.left
+            known.vms += more
+        else:
+            self.effort.left -= known.rooms[question][1]
+        kept = known.rooms[question][0]
+        return None if kept is None else kept.copied_to(self)
+
+    def _question(self, vjobs: Sequence[VJob]) -> Hashable:
+        """All on which the result of ``pack`` depends, for one order of the queue and these VMs."""
+        names = frozenset(vjob.name for vjob in vjobs)
+        barred = frozenset(vjob.name for vjob in vjobs if is_barred_now(vjob))
+        pinned = [(name, tuple(sorted(places.items()))) for name, places in self.pinned.items() if name in names]
+        return names, barred, frozenset(pinned)
+
     def pack_until(self, vjobs: Iterable[VJob]) -> tuple[NodeRoom, VJob | None]:
         """Pack vjobs as ``pack`` does, until one finds no room: the room with those ahead of it, and that one."""
         room = NodeRoom(self)
@@ -200,6 +228,14 @@ def _demand(vjob: VJob) -> Resources:
     return Resources(sum(vm.demand.centi_cpus for vm in vjob.vms) / 100, sum(vm.demand.memory_mib for vm in vjob.vms))
 
 
+@dataclass
+class Packings:
+    """The rooms that were packed from scratch, by question, each with the number of VMs that were placed for it."""
+
+    rooms: dict[Hashable, tuple[NodeRoom | None, float]] = field(default_factory=dict)
+    vms: int = 0  # in all rooms
+
+
 class NodeRoom:
     """Room on nodes with CPUs and memory: ``pinned`` members and packed ones, both in queue order."""
 
@@ -219,6 +255,7 @@ class NodeRoom:
         self._ahead: NodeRoom | None = None
         self._ahead_count = 0  # the number of packed members in it
         self._before: dict[str, Any] | None = None  # what this was before the last ``add``, if that packed all anew
+        self._repeats = True  # whether its members would have the same places again, packed one after the other
 
     @property
     def members(self) -> list[VJob]:
@@ -252,6 +289,7 @@ class NodeRoom:
     def reserve(self, vjob: VJob, placement: Mapping[str, str]) -> None:
         """Take the demand of a vjob's VMs where they are, whether or not there is room."""
         self._packing.take_all(vjob.vms, placement)
+        self._repeats = self._repeats and not self.packed
         self._bare = self._free = None
         self._changed()
         self.placement.update(placement)
@@ -328,7 +366,7 @@ class NodeRoom:
         ruling = self.site.ruling
         assert ruling is not None, "a rule has its VMs on nodes of their own"
         places = ruling.passing
-        before = places.placed_vms
+        before, self._repeats = places.placed_vms, False  # the answer depends on the question before
         found = places.allow([*self.members, vjob])
         self.spend(places.placed_vms - before)
         return found
@@ -434,18 +472,44 @@ class NodeRoom:
         other._packing = self._packing.copy()
         return other
 
+    def copied_to(self, site: Site) -> NodeRoom:
+        """An independent copy for another decision about the same VMs."""
+        other = self.copied()
+        other.site, other._free = site, None
+        other._bare = other._ahead = None
+        other._ahead_count = 0
+        other._changed()
+        return other
+
     def ahead_of(self, vjob: VJob) -> NodeRoom:
         """The same nodes with only the members that are packed before a vjob would be: a room that must not be changed.
 
         It is kept for the next call, so that a walk along the queue packs nothing twice.
         """
         until = bisect_left(self.packed, self.site.position[vjob.name], key=self._position)
-        if self._ahead is None or self._ahead_count > until:
-            self._ahead, self._ahead_count = self._with_pinned_only(), 0
-        for member in self.packed[self._ahead_count : until]:
-            self._ahead.append(member)
+        known = self._ahead_count if self._ahead is not None and self._ahead_count <= until else 0
+        if self._repeats and len(self.packed) - until < until - known:
+            self._ahead = self._without_those_from(until)
+            self.spend(sum(len(member.vms) for member in self.packed[known:until]))  # as if they had been packed again
+        else:
+            if self._ahead is None or self._ahead_count > until:
+                self._ahead, self._ahead_count = self._with_pinned_only(), 0
+            for member in self.packed[self._ahead_count : until]:
+                self._ahead.append(member)
         self._ahead_count = until
         return self._ahead
+
+    def _without_those_from(self, until: int) -> NodeRoom:
+        """A copy of this room without the packed members from this one on: all others have the same places."""
+        room = self.copied()
+        room._ahead, room._ahead_count, room._free = None, 0, None
+        room._changed()
+        room.packed = self.packed[:until]
+        for member in self.packed[until:]:
+            room._packing.give_back_all(member.vms, room.placement)
+            for vm in member.vms:
+                del room.placement[vm.name]
+        return room
 
     def fits_behind(self, vjob: VJob) -> bool:
         """Whether a vjob fits beside those ahead of it alone: if not, no change behind it helps."""
@@ -472,7 +536,9 @@ class NodeRoom:
         """The same nodes with only these on them; None if they do not fit together, packed in queue order."""
         vjobs = list(items)
         loose = sum((self.site.demands[vjob.name] for vjob in vjobs if vjob.name not in self.site.pinned), NOTHING)
-        return self.site.pack(vjobs) if self.site.capacity.holds(loose) else None
+        if not self.site.capacity.holds(loose):
+            return None
+        return self.site.pack(vjobs) if self.site.ruling is None else self.site.pack_as_before(vjobs)
 
     @property
     def by_halves(self) -> bool:

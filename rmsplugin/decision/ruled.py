@@ -48,6 +48,15 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
     """
     if not configuration.joint:
         return decide_with_pauses(policy, configuration, parameters)
+    try:
+        return _decide_in_rounds(policy, configuration, parameters)
+    finally:
+        configuration.kept.clear()
+
+
+def _decide_in_rounds(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
+    """Decide again until all have a place by the rules, or stay out; what one round packs is kept for the next."""
+    configuration.kept.clear()
     stated, reasons, trial = configuration, dict[str, Reason](), None
     pauses, suspends = may_pause(configuration, parameters), Suspends.of(policy)
     limited = parameters

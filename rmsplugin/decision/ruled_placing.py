@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from rmsplugin.decision.admission import where_it_is
 from rmsplugin.decision.room import Site
 from rmsplugin.model.elements import VJob
+from rmsplugin.model.joint import Gather
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.item import Item
 from rmsplugin.packing.ruled_fit import Obstacle, RuledFit
@@ -48,6 +50,21 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """The nodes with those that must run, which must not be changed.
+
+    Attributes:
+        fit: the nodes with them.
+        placement: their places.
+        against: the number of them that stay against the rules.
+    """
+
+    fit: RuledFit
+    placement: Mapping[str, str]
+    against: int
+
+
+@dataclass(frozen=True, slots=True)
 class Placing:
     """All that is the same whichever way vjobs are placed.
 
@@ -68,15 +85,18 @@ class Placing:
     preferred: Collection[str] = ()
     by_queue: bool = False
 
-    def attempt(self, prefer: Mapping[str, str], others: Iterable[VJob], least: Rank | None) -> Attempt | None:
-        """Place those that must run, and then others.
+    def attempt(
+        self, begun: Begun, prefer: Mapping[str, str], others: Iterable[VJob], least: Rank | None
+    ) -> Attempt | None:
+        """Place others beside those that must run.
 
         Args:
+            begun: those that must run, placed by the same preferences.
             prefer: by VM, a node that is tried first.
             others: those that are left out if they find no place, in the order in which they are placed.
             least: None is returned as soon as the rank is below it: whoever else is left out, it only sinks.
         """
-        fit, placement, against = self._with_musts(prefer)
+        fit, placement = begun.fit.copy(), dict(begun.placement)
         out: dict[VJob, Obstacle] = {}
         for vjob in others:
             found = fit.place(self.items[vjob.name], prefer)
@@ -86,7 +106,7 @@ class Placing:
             out[vjob] = found
             if least is not None and self._rank(out, 0) < (least[0], 0):
                 return None
-        return Attempt(out, placement, self._rank(out, against))
+        return Attempt(out, placement, self._rank(out, begun.against))
 
     def claim(self, vjob: VJob) -> int:
         """How far a vjob has its room before others: 2 by its target, 1 by a preference, 0 not at all."""
@@ -105,8 +125,24 @@ class Placing:
         """The places in the queue of vjobs that are left out: the greater, the better."""
         return tuple(sorted((*(float(self.site.position[vjob.name]) for vjob in out), *_NOBODY)))
 
-    def _with_musts(self, prefer: Mapping[str, str]) -> tuple[RuledFit, dict[str, str], int]:
-        """The nodes with those that must run, their places, and the number of those that stay against the rules.
+    def begins_as(self, other: Placing) -> bool:
+        """Whether those that must run have the same places as in another one for the same VMs, by equal preferences."""
+        here = [*self.pinned, *(vjob.name for vjob in self.musts)]
+        return (
+            self.pinned == other.pinned
+            and list(map(id, self.musts)) == list(map(id, other.musts))
+            and all(self.items[name] == other.items[name] for name in here)
+            and self._gathered() == other._gathered()
+        )
+
+    def _gathered(self) -> Mapping[str, Resources]:
+        """The VMs that rules have together, whoever they are: their first one begins where there is room for them."""
+        gathers = (rule.vms for rule in self.site.configuration.joint if isinstance(rule, Gather))
+        theirs = frozenset[str]().union(*gathers)
+        return {item.vm.name: item.vm.demand for its in self.items.values() for item in its if item.vm.name in theirs}
+
+    def begun(self, prefer: Mapping[str, str]) -> Begun:
+        """Place those that must run; ``prefer``: by VM, a node that is tried first.
 
         All that find no place are pinned where they are, and the others are placed anew around them.
         """
@@ -119,7 +155,7 @@ class Placing:
                 break
             stuck |= {vjob.name: vjob for vjob in failed}
         again = sum(self._leaves(fit, vjob, placement, prefer) for vjob in stuck.values())
-        return fit, placement, len(stuck) - again
+        return Begun(fit, placement, len(stuck) - again)
 
     def _around(self, stuck: Mapping[str, VJob]) -> tuple[RuledFit, dict[str, str]]:
         """The nodes with those that stay where they are, and the places of these."""

@@ -15,7 +15,7 @@ from rmsplugin.decision.admission import where_it_is
 from rmsplugin.decision.resident import is_resident
 from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.decision.room import Site
-from rmsplugin.decision.ruled_placing import Attempt, Placing
+from rmsplugin.decision.ruled_placing import Attempt, Begun, Placing
 from rmsplugin.decision.traits import Suspends
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VJob, VMState, held
@@ -82,6 +82,7 @@ class Trial:
         self._claims = [vjob for vjob in self._others if self._placing.claim(vjob)]
         self.placement: Mapping[str, str] = {}
         self._shown: _Shown | None = None
+        self._begun: Begun | None = None
 
     def out(self) -> dict[VJob, Obstacle]:
         """The vjobs without a place, and why; ``placement`` has the places of the others."""
@@ -105,15 +106,26 @@ class Trial:
         """The best of the ways; those behind one that places all are not tried."""
         ways = [way for way in Way if way is not Way.CLAIMS or self._claims]
         best: Attempt | None = None
+        present = self._present()
         for way in sorted(ways, key=lambda each: each is not self.way):  # stable: the last one's way first
-            near = sample if way is Way.SAMPLE else self._present()
-            attempt = self._placing.attempt(near, self._in_order(way), None if best is None else best.rank)
+            near = sample if way is Way.SAMPLE else present
+            begun = self._placing.begun(sample) if way is Way.SAMPLE else self._begun_where_all_are(present)
+            attempt = self._placing.attempt(begun, near, self._in_order(way), None if best is None else best.rank)
             if attempt is not None and (best is None or attempt.rank > best.rank):
                 best, self.way = attempt, way
             if best is not None and best.is_whole:
                 break
         assert best is not None, "there are ways"
         return best
+
+    def _begun_where_all_are(self, present: Mapping[str, str]) -> Begun:
+        """Those that must run near where they are: in all ways but one, and mostly in all trials, they are the same."""
+        before = self._before
+        if self._begun is None and before is not None and self._placing.begins_as(before._placing):
+            self._begun = before._begun
+        if self._begun is None:
+            self._begun = self._placing.begun(present)
+        return self._begun
 
     def _who(self, out: Collection[str] = ()) -> Mapping[str, tuple[VJobState, bool]]:
         """The state of each vjob that is not left out, and whether it is pinned."""
@@ -202,7 +214,7 @@ class Trial:
         if self._search is None or not is_small(items, nodes):
             return None
         sums = RuledSums(configuration.nodes, configuration.joint, self._homes)
-        if sums.refuse(item.vm for those in self._items.values() for item in those):
+        if sums.refuse([item.vm for item in those] for those in self._items.values()):
             return None
         found = solve(
             items, nodes, configuration.joint, self._homes, fixed, Wish(hint=self._present()), Budget(self._search)

@@ -21,7 +21,7 @@ _HANDED_ON = ("node_by_name", "vm_by_name", "vjob_by_vm", "joint", "concerning",
 #: Values that depend only on nodes, VMs, rules about VMs beside each other, and locations.
 _OF_SAME_VMS = (
     *(each for each in _HANDED_ON if each not in ("vjob_by_vm", "apart")),
-    *("homes", "_states", "used", "_overloaded"),
+    *("homes", "kept", "_states", "used", "_overloaded"),
 )
 #: Values that do not depend on the order of the vjobs.
 _OF_ANY_ORDER = (*_HANDED_ON, "_states", "used", "_overloaded")
@@ -115,6 +115,11 @@ class Configuration:
     def homes(self) -> dict[str, str]:
         """The node of each VM that has memory, by its name."""
         return {name: at.node for name, at in self.locations.items() if at.state.holds_memory and at.node is not None}
+
+    @cached_property
+    def kept(self) -> dict[str, Any]:
+        """What those who decide keep for further decisions about the same VMs, by names of their own."""
+        return {}
 
     @cached_property
     def _states(self) -> dict[str, VJobState]:

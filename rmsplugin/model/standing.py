@@ -38,14 +38,25 @@ class Standing:
 
     def __init__(self, homes: Mapping[str, str], held: Iterable[Held] = ()) -> None:
         self.homes = homes
-        self._on, self._of = _Sets(), _Sets()
-        self.vms_on: Callable[[str], Collection[str]] = self._on.__getitem__
-        self.nodes_of: Callable[[str], Collection[str]] = self._of.__getitem__
+        self._know(_Sets(), _Sets())
         self._counts: dict[tuple[frozenset[str], frozenset[str]], _Count] = {}
         self._counts_of: dict[str, list[_Count]] = {}  # by VM
         self._hosting: dict[frozenset[str], int] = {}  # by nodes, the number of those that host any VM
         for vm, node in held:
             self.put(vm, node)
+
+    def _know(self, on: _Sets, of: _Sets) -> None:
+        """``on``: by node, its VMs; ``of``: by VM, its nodes."""
+        self._on, self._of = on, of
+        self.vms_on: Callable[[str], Collection[str]] = on.__getitem__
+        self.nodes_of: Callable[[str], Collection[str]] = of.__getitem__
+
+    def copy(self) -> Standing:
+        """An independent copy, with the same VMs on the same nodes."""
+        other = Standing(self.homes)
+        on, of = ({name: known.copy() for name, known in each.items()} for each in (self._on, self._of))
+        other._know(_Sets(on), _Sets(of))
+        return other
 
     def put(self, vm: str, node: str) -> None:
         """A VM has memory on a node from now on."""

@@ -194,6 +194,22 @@ class FirstFit:
             for demand in [demand for demand, first in self._first.items() if first > i]:
                 self._first[demand] = i
 
+    def give_back_all(self, vms: Iterable[VM], placement: Mapping[str, str]) -> None:
+        """Give back, as ``give_back`` does, the demands of VMs that were taken or placed: node by VM name.
+
+        Raises:
+            KeyError: there is no such node.
+        """
+        least = len(self._names)
+        for vm in vms:
+            node = placement[vm.name]
+            if node not in self._others:
+                i = self._index[node]
+                self._cpus[i] += vm.demand.centi_cpus
+                self._memory[i] += vm.demand.memory_mib
+                least = min(least, i)
+        self._first = {demand: min(first, least) for demand, first in self._first.items()}
+
     def copy(self) -> FirstFit:
         """An independent copy, with the same free resources of all nodes."""
         other = copy(self)  # names do not change

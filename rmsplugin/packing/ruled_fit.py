@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,11 +57,21 @@ class RuledFit:
         self._index = {name: i for i, name in enumerate(self._names)}
         self._cpus = np.array([node.capacity.centi_cpus for node in up], dtype=np.int64)
         self._memory = np.array([node.capacity.memory_mib for node in up], dtype=np.int64)
-        self._cpus_of, self._memory_of = self._cpus.data, self._memory.data  # the same, as plain numbers
+        self._see_plain_numbers()
         self._concerning, self._masks = concerning, dict[Rules, Bools]()
         self.standing = Standing(homes)
         self._gathered = _gathered(concerning.rules, expected)
         self._some_are_within = any(isinstance(rule, Within) for rule in concerning.rules)
+
+    def _see_plain_numbers(self) -> None:
+        self._cpus_of, self._memory_of = self._cpus.data, self._memory.data  # the same, as plain numbers
+
+    def copy(self) -> RuledFit:
+        """An independent copy, with the same VMs on the same nodes."""
+        other = copy(self)  # nodes and rules do not change
+        other._cpus, other._memory, other.standing = self._cpus.copy(), self._memory.copy(), self.standing.copy()
+        other._see_plain_numbers()
+        return other
 
     def take(self, vm: VM, node: str) -> None:
         """A VM is on a node, whether or not there is room for it, and its rules allow that."""

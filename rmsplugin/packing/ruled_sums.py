@@ -31,6 +31,25 @@ class Amount(NamedTuple):
         return cls(sum(cpus for cpus, _ in pairs), sum(memory_mib for _, memory_mib in pairs))
 
 
+class _Group(NamedTuple):
+    """VMs, with what each of them takes, and all together."""
+
+    vms: Sequence[VM]
+    demands: Demands
+    amount: Amount
+
+    @classmethod
+    def of(cls, vms: Sequence[VM]) -> _Group:
+        """Sum up these VMs."""
+        demands = {vm.name: (vm.demand.centi_cpus, vm.demand.memory_mib) for vm in vms}
+        return cls(vms, demands, Amount.of(demands.values()))
+
+
+def _sum_of(vms: Collection[str], demands: Demands) -> Amount:
+    """What those of some VMs take that are there."""
+    return Amount.of([demands[vm] for vm in vms if vm in demands])
+
+
 class RuledSums:
     """The sums of one cluster, and of its rules."""
 
@@ -38,22 +57,55 @@ class RuledSums:
         """``homes``: the node of each VM that has memory at present."""
         self._up = [node for node in nodes if node.state is NodeState.UP]
         self._names = frozenset(node.name for node in self._up)
-        self._rules, self._homes = rules, homes
+        self._rules, self._homes = [rule for rule in rules if self._matters(rule)], homes
         self._capacity_beside: dict[int, Amount] = {}
+        self._groups: dict[int, _Group] = {}
+        self._obeyed: dict[int, bool] = {}  # by rule, whether all that have memory now obey it
 
-    def refuse(self, vms: Iterable[VM]) -> bool:
+    def _matters(self, rule: Joint) -> bool:
+        """Whether there are VMs that need more than a rule leaves them: of a few VMs the number alone says no."""
+        match rule:
+            case Spread():
+                return len(rule.vms) > len(self._up)
+            case Capacity():
+                return self._names <= rule.nodes and len(rule.vms) > rule.most
+            case Online() | Within() | Lonely() | Split():
+                return True
+            case _:
+                return False
+
+    def refuse(self, groups: Iterable[Sequence[VM]]) -> bool:
         """Whether these VMs have no place together.
 
         VMs that are where they are may break rules, and nodes: they stay. So a rule that their places break proves
         nothing, nor does any where one of them is on a node that takes no VMs, or that is overloaded.
+
+        Args:
+            groups: the VMs, in groups that come up again, such as those of one vjob: each is summed up once.
         """
-        demands = {vm.name: (vm.demand.centi_cpus, vm.demand.memory_mib) for vm in vms}
-        exceeded = [rule for rule in self._rules if self._exceed(rule, demands)]
+        if not self._rules:
+            return False
+        demands, parts = dict[str, tuple[int, int]](), list[Amount]()
+        for vms in groups:
+            group = self._groups.get(id(vms))
+            if group is None:
+                group = self._groups[id(vms)] = _Group.of(vms)
+            demands.update(group.demands)
+            parts.append(group.amount)
+        needed = Amount.of(parts)
+        exceeded = [rule for rule in self._rules if self._exceed(rule, demands, needed)]
         if not exceeded:
             return False
         present = {name: demand for name, demand in demands.items() if name in self._homes}
-        places = {name: self._homes[name] for name in present}
-        return self._is_sound(present) and any(obeys(Concerning([rule]), self._homes, places) for rule in exceeded)
+        return self._is_sound(present) and any(self._is_obeyed(rule, present) for rule in exceeded)
+
+    def _is_obeyed(self, rule: Joint, present: Demands) -> bool:
+        """Whether those that are there obey a rule. They do if all do that have memory now: fewer break no more."""
+        if id(rule) not in self._obeyed:
+            self._obeyed[id(rule)] = obeys(Concerning([rule]), self._homes, self._homes)
+        if self._obeyed[id(rule)]:
+            return True
+        return obeys(Concerning([rule]), self._homes, {name: self._homes[name] for name in present})
 
     def _is_sound(self, present: Demands) -> bool:
         """Whether those that are there are on nodes that take VMs, and that have room for them."""
@@ -66,24 +118,26 @@ class RuledSums:
             here[1] -= memory_mib
         return all(cpus >= 0 and memory_mib >= 0 for cpus, memory_mib in left.values())
 
-    def _exceed(self, rule: Joint, demands: Demands) -> bool:
-        """Whether VMs need more than a rule leaves them."""
+    def _exceed(self, rule: Joint, demands: Demands, needed: Amount) -> bool:
+        """Whether VMs need more than a rule leaves them; ``needed``: all of them together."""
         match rule:
             case Spread():
                 return len(rule.vms & demands.keys()) > len(self._up)
             case Capacity():
-                return self._names <= rule.nodes and len(rule.vms & demands.keys()) > rule.most
+                return len(rule.vms & demands.keys()) > rule.most
             case Online():
-                most, needed = self._most_beside(rule), Amount.of(demands.values())
+                most = self._most_beside(rule)
                 return needed.centi_cpus > most.centi_cpus or needed.memory_mib > most.memory_mib
             case Within():
                 most, needed = self._most_within(rule), Amount.of(demands[vm] for vm in rule.vms & demands.keys())
                 return needed.centi_cpus > most.centi_cpus or needed.memory_mib > most.memory_mib
             case Lonely():
-                strangers = demands.keys() - rule.vms - rule.friends
-                return self._least_nodes((rule.vms, strangers), demands) > len(self._up)
+                own = _sum_of(rule.vms, demands)
+                beside = own if rule.friends <= rule.vms else _sum_of(rule.vms | rule.friends, demands)
+                strangers = Amount(needed[0] - beside[0], needed[1] - beside[1])
+                return self._least_nodes((own, strangers)) > len(self._up)
             case Split():
-                return self._least_nodes(rule.groups, demands) > len(self._up)
+                return self._least_nodes(_sum_of(group, demands) for group in rule.groups) > len(self._up)
             case _:
                 return False
 
@@ -111,11 +165,10 @@ class RuledSums:
             self._capacity_beside[id(rule)] = Amount(sum(cpus), sum(memory_mib))
         return self._capacity_beside[id(rule)]
 
-    def _least_nodes(self, groups: Iterable[Collection[str]], demands: Demands) -> int:
-        """The fewest nodes for groups of which no two share one."""
+    def _least_nodes(self, groups: Iterable[Amount]) -> int:
+        """The fewest nodes for groups of VMs of which no two share one."""
         found = 0
-        for group in groups:
-            needed = Amount.of(demands[vm] for vm in group if vm in demands)
+        for needed in groups:
             parts = zip(needed, self._largest, strict=True)
             found += max(math.ceil(amount / size) if size else int(amount > 0) for amount, size in parts)
         return found

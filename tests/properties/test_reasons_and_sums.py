@@ -65,7 +65,7 @@ def test_what_sums_refuse_has_no_place_by_any_search(source: Configuration, data
     assume(source.joint)
     chosen = data.draw(st.lists(st.sampled_from(source.vjobs), min_size=1, unique_by=lambda vjob: vjob.name))
     sums = RuledSums(source.nodes, source.joint, source.homes)
-    refused = sums.refuse(vm for vjob in chosen for vm in vjob.vms)
+    refused = sums.refuse(vjob.vms for vjob in chosen)
     assume(refused)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RuledSums, "refuse", lambda self, vms: False)
@@ -94,7 +94,7 @@ def test_sums_refuse_no_vms_of_which_some_may_stay_where_they_break_rules(data: 
     node = st.sampled_from([each.name for each in cluster])
     homes = data.draw(st.dictionaries(st.sampled_from(names), node))
     rule = data.draw(joint_rule(names, [each.name for each in cluster]))
-    if not RuledSums(cluster, [rule], homes).refuse(VM(name, Resources(1, 0)) for name in names):
+    if not RuledSums(cluster, [rule], homes).refuse([VM(name, Resources(1, 0))] for name in names):
         return
     for hosts in places(names, homes, cluster):
         held = set(hosts.items())

@@ -13,7 +13,7 @@ from properties.joint_rules import with_rules
 
 from rmsplugin.decision.admission import where_it_is
 from rmsplugin.decision.room import Site
-from rmsplugin.decision.ruled_placing import Attempt, Placing
+from rmsplugin.decision.ruled_placing import Attempt, Begun, Placing
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.item import items_of_one
@@ -24,7 +24,7 @@ from rmsplugin.packing.ruled_fit import Obstacle, RuledFit
 class OneByOne(Placing):
     """The same, where the first one that finds no place is pinned, and all others are placed anew."""
 
-    def _with_musts(self, prefer: Mapping[str, str]) -> tuple[RuledFit, dict[str, str], int]:
+    def begun(self, prefer: Mapping[str, str]) -> Begun:
         pinned = dict(self.pinned)
         while True:
             fit, placement = self._around_those(pinned)
@@ -35,7 +35,7 @@ class OneByOne(Placing):
                     break
                 placement |= found
             else:
-                return fit, placement, len(pinned) - len(self.pinned)
+                return Begun(fit, placement, len(pinned) - len(self.pinned))
 
     def _around_those(self, pinned: Mapping[str, Mapping[str, str]]) -> tuple[RuledFit, dict[str, str]]:
         whole = self.site.configuration
@@ -52,7 +52,8 @@ def attempt(kind: type[Placing], source: Configuration) -> Attempt:
     runs = [vjob for vjob in source.vjobs if source.state(vjob) is VJobState.RUNNING]
     others = [vjob for vjob in source.vjobs if source.state(vjob) is not VJobState.RUNNING]
     items = {vjob.name: items_of_one(vjob) for vjob in source.vjobs}
-    found = kind(Site(source), items, {}, runs).attempt(source.homes, others, None)
+    placing = kind(Site(source), items, {}, runs)
+    found = placing.attempt(placing.begun(source.homes), source.homes, others, None)
     assert found is not None
     return found
 

@@ -32,3 +32,21 @@ def test_a_room_is_as_it_was_after_the_last_one_is_taken_back(
         assert room.placement == anew.placement
         assert all(room.free_at(node.name) == anew.free_at(node.name) for node in source.nodes)
         assert [each.name for each in room.members] == [each.name for each in anew.members]
+
+
+@given(configurations(max_nodes=4, max_vjobs=6, max_vms=3), st.randoms())
+def test_those_ahead_have_the_places_that_they_have_without_those_behind(
+    source: Configuration, chance: st.DataObject
+) -> None:
+    site = Site(source)
+    room, left = NodeRoom(site), [*source.vjobs]
+    for vjob in source.vjobs:
+        room.append(vjob)
+    chance.shuffle(left)
+    for vjob in left:
+        found = room.ahead_of(vjob)
+        anew = site.pack(member for member in room.members if site.position[member.name] < site.position[vjob.name])
+        assert anew is not None
+        assert found.placement == anew.placement
+        assert all(found.free_at(node.name) == anew.free_at(node.name) for node in source.nodes)
+        assert [each.name for each in found.members] == [each.name for each in anew.members]

@@ -52,3 +52,22 @@ def test_numbers_are_right_whatever_else_was_asked() -> None:
     assert {standing.number_hosting(nodes) for nodes in many} == {1}
     standing.remove("b", "n1")
     assert {standing.number_hosting(nodes) for nodes in many} == {0}
+
+
+@given(st.lists(st.tuples(st.sampled_from(VMS), st.sampled_from(NODES)), unique=True), moves)
+def test_a_copy_has_the_vms_of_the_original_and_goes_its_own_way(
+    before: list[tuple[str, str]], after: list[tuple[str, str]]
+) -> None:
+    original, held = Standing({}, before), set(before)
+    every = frozenset(VMS), frozenset(NODES)
+    original.number_on(*every)
+    copied, alone = original.copy(), Standing({}, before)
+    for vm, node in after:
+        (copied.remove if node in copied.nodes_of(vm) else copied.put)(vm, node)
+        (alone.remove if node in alone.nodes_of(vm) else alone.put)(vm, node)
+    assert {(vm, node) for vm in VMS for node in original.nodes_of(vm)} == held
+    assert original.number_on(*every) == len({vm for vm, _ in held})
+    assert copied.number_on(*every) == alone.number_on(*every)
+    assert [set(copied.vms_on(node)) for node in NODES] == [set(alone.vms_on(node)) for node in NODES]
+    assert [set(copied.nodes_of(vm)) for vm in VMS] == [set(alone.nodes_of(vm)) for vm in VMS]
+    assert copied.number_hosting(every[1]) == alone.number_hosting(every[1])

@@ -18,7 +18,6 @@ from rmsplugin.model.elements import VJob
 from rmsplugin.model.given_rules import given_rules
 from rmsplugin.model.joint import Capacity, Gather, Joint, Root, Spread
 from rmsplugin.packing.budget import Budget
-from rmsplugin.packing.ruled_fit import RuledFit
 from rmsplugin.packing.ruled_sums import RuledSums
 from rmsplugin.packing.search import Search
 
@@ -154,7 +153,7 @@ def test_a_reservation_asks_no_program_once_its_limit_is_used_up(monkeypatch: py
 def test_who_is_given_a_time_is_placed_beside_those_who_are_there_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """From one time to the next nobody is taken from where he is, whoever runs then."""
     taken: list[str] = []
-    monkeypatch.setattr(RuledFit, "give_back", lambda self, vm, node: taken.append(vm.name))
+    monkeypatch.setattr(Places, "_give_back", lambda self, name: taken.append(name))
     queue = Queue(*nodes(4, cpus=2))
     for number in range(1, 5):
         queue.add(f"r{number}", f"n{number}", cpus=2, time_limit_s=100 * number, preemptible=False)

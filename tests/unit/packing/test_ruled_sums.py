@@ -16,7 +16,7 @@ def refuses(rule: Joint, vms: int, *, nodes: int = 3, homes: dict[str, str] | No
     """Whether VMs ``v0``, ``v1``, ... of a CPU and 1 MiB are refused, on nodes of two CPUs and 4 MiB."""
     cluster = [Node(f"n{i}", Resources(2, 4), node.get(f"n{i}", NodeState.UP)) for i in range(1, nodes + 1)]
     sums = RuledSums(cluster, [rule], homes or {})
-    return sums.refuse(VM(f"v{i}", Resources(1, 1)) for i in range(vms))
+    return sums.refuse([VM(f"v{i}", Resources(1, 1))] for i in range(vms))
 
 
 def named(*numbers: int) -> frozenset[str]:
@@ -46,8 +46,8 @@ def test_a_rule_refuses_from_the_first_vm_on_that_has_no_place(rule: Joint, most
 
 def test_memory_is_summed_up_as_cpus_are() -> None:
     sums = RuledSums([Node(name, Resources(9, 4)) for name in sorted(NAMES)], [Online(NAMES, 1)], {})
-    assert not sums.refuse([VM("a", Resources(0, 4))])
-    assert sums.refuse([VM("a", Resources(0, 4)), VM("b", Resources(0, 1))])
+    assert not sums.refuse([[VM("a", Resources(0, 4))]])
+    assert sums.refuse([[VM("a", Resources(0, 4)), VM("b", Resources(0, 1))]])
 
 
 def test_a_capacity_on_some_nodes_refuses_nothing_for_others_have_room() -> None:
