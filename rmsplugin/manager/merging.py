@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from rmsplugin.manager.numbers import Numbers
@@ -160,7 +161,7 @@ def _plan(replies: Replies, limit: int) -> Reply:
     found: Reply = {**next(iter(replies.values()))}
     for key in ("decision", "target", "now", "left_out", "out_of_reach"):
         found[key] = {name: value for reply in replies.values() for name, value in reply[key].items()}
-    found["steps"], found["powers"], found["plan"] = [], [], None
+    found["steps"], found["powers"], found["plan"] = [], [], _plans([reply["plan"] for reply in replies.values()])
     for reply in replies.values():
         # The steps of one group wait for each other, and for those of no other.
         first = max((step["id"] for step in found["steps"]), default=-1) + 1
@@ -173,6 +174,9 @@ def _plan(replies: Replies, limit: int) -> Reply:
         ]
     for key in ("sentence", "fault", "fallback", "summary"):
         found[key] = "; ".join(f"{group}: {reply[key]}" for group, reply in replies.items() if reply[key])
+    if none := [group for group, reply in replies.items() if reply["plan"] is None and not reply["fault"]]:
+        undecided = f"{', '.join(none)}: nothing could be decided"
+        found["fault"] = f"{found['fault']}; {undecided}" if found["fault"] else undecided
     for key in ("nodes_used", "nodes_lower_bound"):
         found[key] = sum(reply.get(key, 0) for reply in replies.values())
     found["paused"] = next((reply["paused"] for reply in replies.values() if reply["paused"]), None)
@@ -180,7 +184,26 @@ def _plan(replies: Replies, limit: int) -> Reply:
     if any("starts" in reply for reply in replies.values()):
         found["starts"] = {name: at_s for reply in replies.values() for name, at_s in reply.get("starts", {}).items()}
     found.pop("seconds", None)
-    found.pop("dot", None)
+    if graphs := [reply["dot"] for reply in replies.values() if "dot" in reply]:
+        found["dot"] = "".join(graphs)  # Graphviz draws each of several graphs
+    return found
+
+
+def _plans(plans: Sequence[Reply | None]) -> Reply | None:
+    """The plans of groups, which share no node, as one: pool by pool beside each other. None: a group has none."""
+    of_all = [plan for plan in plans if plan is not None]
+    if len(of_all) < len(plans):
+        return None
+    together = zip_longest(*(plan["pools"] for plan in of_all), fillvalue=())
+    found: Reply = {
+        "pools": [[action for pool in pools for action in pool] for pools in together],
+        "cost": sum(plan["cost"] for plan in of_all),
+        "lower_bound": sum(plan["lower_bound"] for plan in of_all),
+        "optimal": all(plan["optimal"] for plan in of_all),
+        "makespan_s": {key: max(plan["makespan_s"][key] for plan in of_all) for key in ("pools", "dependencies")},
+    }
+    if nodes := [action for plan in of_all for action in plan.get("nodes", ())]:
+        found["nodes"] = nodes
     return found
 
 

@@ -17,6 +17,7 @@ from unit.manager.managed import Managed
 from unit.served import ME, Served
 
 from rmsplugin.api.routes import ROUTES
+from rmsplugin.cli.main import main
 from rmsplugin.engine.context.durations import MeasuredDuration
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.rows import OperationKind
@@ -29,6 +30,7 @@ from rmsplugin.errors import RefusedError
 from rmsplugin.groups.given import Place
 from rmsplugin.live_page.scene import Scene, Viewer
 from rmsplugin.live_page.values import FORM, scene_of, values_of
+from rmsplugin.manager import merging
 from rmsplugin.manager.handing import Handed
 from rmsplugin.manager.site_page import SitePage
 from rmsplugin.manager.where import WHERE
@@ -258,6 +260,40 @@ def test_the_next_context_switch_is_that_of_all_groups(manager: Managed, engines
     status, answer = manager.ask("GET", "/v1/plan")
     assert status == 200, answer
     assert {str(job) for job in jobs} <= answer["now"].keys() | answer["decision"].keys() | answer["left_out"].keys()
+
+
+def test_the_command_shows_the_next_context_switch_of_all_groups(
+    manager: Managed,
+    engines: dict[str, Served],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for each in engines.values():
+        each.world.tick()
+    (tmp_path / "site.toml").write_text(f'[engine]\nsocket = "{manager.socket}"\n[slurm]\n')
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", str(tmp_path / "site.toml"))
+    assert main(["plan", "--live"]) == 0
+    assert "proven lower bound" in capsys.readouterr().out
+    assert main(["plan", "--live", "--dot", "-"]) == 0
+    assert capsys.readouterr().out.count("digraph ") == len(engines)
+
+
+def test_plans_of_groups_stand_beside_each_other_pool_by_pool() -> None:
+    def preview(cost: int, pools: list[list[str]], **more: Any) -> dict[str, Any]:
+        span = {"pools": float(cost), "dependencies": 1.0}
+        plan = {"pools": pools, "cost": cost, "lower_bound": cost - 1, "optimal": cost == 1, "makespan_s": span}
+        empty: dict[str, Any] = {key: {} for key in ("decision", "target", "now", "left_out", "out_of_reach")}
+        words = dict.fromkeys(("sentence", "fault", "fallback", "summary"), "")
+        return {**empty, **words, "plan": plan, "steps": [], "paused": None, "time": 1.0, **more}
+
+    two = {"a": preview(1, [["a1", "a2"]]), "b": preview(5, [["b1"], ["b2"]])}
+    assert merging.merged("plan", two, 1)["plan"] == {
+        "pools": [["a1", "a2", "b1"], ["b2"]],
+        **{"cost": 6, "lower_bound": 4, "optimal": False, "makespan_s": {"pools": 5.0, "dependencies": 1.0}},
+    }
+    told = merging.merged("plan", {**two, "c": preview(1, [], plan=None)}, 1)
+    assert (told["plan"], told["fault"]) == (None, "c: nothing could be decided")
 
 
 def test_pages_of_vjobs_have_each_vjob_once(
