@@ -6,13 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from unit.manager.managed import Managed, engine, given
 from unit.served import ME, Served
 
+from rmsplugin.client import LOOK_S
+from rmsplugin.manager import handing, liveness
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.cluster import Cluster
 
 GROUPS = {"a": ("n1", "n2"), "b": ("m1",)}
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks wait: the engines of these tests are threads of one process, and one may take all of it."""
+    for module in (handing, liveness):
+        monkeypatch.setattr(module, "LOOK_S", LOOK_S * PATIENCE_S / 10)
 
 
 @pytest.fixture
@@ -29,7 +39,7 @@ def engines(tmp_path: Path) -> Iterator[dict[str, Served]]:
 
 
 @pytest.fixture
-def manager(tmp_path: Path, engines: dict[str, Served]) -> Iterator[Managed]:
+def manager(tmp_path: Path, engines: dict[str, Served], patient: None) -> Iterator[Managed]:
     made = Managed(
         tmp_path,
         "m",
