@@ -365,7 +365,8 @@ class Daemon:
             later = partial(loop.call_later, _ANSWER_S, hand_over)
             self.controllers.on_hand_over(lambda: loop.call_soon_threadsafe(later))
         if self.context.territory is not None:
-            self._anew = BegunAnew(lambda: loop.call_soon_threadsafe(hand_over))
+            strangers = self.context.territory.strangers
+            self._anew = BegunAnew(lambda: loop.call_soon_threadsafe(hand_over), strangers)
         await self.service.open()
         if self.metrics is not None:
             await self.metrics.listener.open()
@@ -525,7 +526,10 @@ def open_context(
         if parted is not None:
             change = parted.for_all() if territory is None else parted.for_a_group(territory)
         begun = time.monotonic()
-        obeyed_by_all(settings, rms, agents, partial(_own_of_last_turn, shared, territory))
+        remembered = partial(_own_of_last_turn, shared, territory)
+        refusing = obeyed_by_all(settings, rms, agents, remembered, of_group=territory is not None)
+        if territory is not None:
+            territory.strangers = refusing
         obeyed = time.monotonic()
         path = take_over(shared, epoch, local=state_dir / LEDGER_NAME, leads=lease.held, change=change)
         if parted is not None and territory is None and change is not None:

@@ -27,8 +27,13 @@ _NAMED = 10
 
 
 def obeyed_by_all(
-    settings: Settings, rms: Rms, nodes: Turns, remembered: Callable[[], Collection[str]] | None = None
-) -> None:
+    settings: Settings,
+    rms: Rms,
+    nodes: Turns,
+    remembered: Callable[[], Collection[str]] | None = None,
+    *,
+    of_group: bool = False,
+) -> frozenset[str]:
     """Have all VM hosts that answer obey no engine of a lower epoch. Those that do not learn it with the first act.
 
     Args:
@@ -37,9 +42,13 @@ def obeyed_by_all(
         nodes: their agents.
         remembered: the nodes on which the engine before has acted, which are asked where Slurm does not answer soon;
             None: Slurm is waited for.
+        of_group: the engine is that of a group: one host that has heard of a higher epoch does not end its turn.
+
+    Returns:
+        The hosts that have heard of a higher epoch.
 
     Raises:
-        DeposedError: a node has heard of a higher epoch.
+        DeposedError: a node has heard of a higher epoch, which only a later engine of these hosts can have.
     """
     try:
         names: Collection[str] = _names(settings, rms, None if remembered is None else _NAMES_S)
@@ -49,10 +58,15 @@ def obeyed_by_all(
         log.warning(
             "%s learn the epoch of this turn one by one, since Slurm does not tell their names: %s", others, error
         )
-    silent = _ask(nodes, names)
+    silent, refusing = _ask(nodes, names)
+    if refusing and not of_group:
+        raise next(iter(refusing.values()))
+    for refusal in refusing.values():
+        log.warning("a host refuses this turn, although its epoch is above all of the ensemble: %s", refusal)
     if silent:
         named = ", ".join(silent[:_NAMED]) + (", ..." if len(silent) > _NAMED else "")
         log.warning("%d of %d nodes have not taken the epoch of this turn yet: %s", len(silent), len(names), named)
+    return frozenset(refusing)
 
 
 def _names(settings: Settings, rms: Rms, within_s: float | None) -> list[str]:
@@ -68,19 +82,20 @@ def _names(settings: Settings, rms: Rms, within_s: float | None) -> list[str]:
         raise UnavailableError(f"it is not waited for longer than {within_s:g} s") from None
 
 
-def _ask(nodes: Turns, names: Collection[str]) -> list[str]:
-    """The nodes that have not taken the epoch. Raises DeposedError."""
+def _ask(nodes: Turns, names: Collection[str]) -> tuple[list[str], dict[str, DeposedError]]:
+    """The nodes that have not taken the epoch, and the refusals of those that have heard of a higher one."""
     pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="obey")
     asked = {name: pool.submit(nodes.obey, name) for name in names}
     wait(asked.values(), timeout=_WITHIN_S)
     pool.shutdown(wait=False, cancel_futures=True)
-    silent = []
+    silent: list[str] = []
+    refusing: dict[str, DeposedError] = {}
     for name, answer in asked.items():
         error = answer.exception() if answer.done() and not answer.cancelled() else RmspluginError("silent")
         if isinstance(error, DeposedError):
-            raise error
-        if isinstance(error, RmspluginError):
+            refusing[name] = error
+        elif isinstance(error, RmspluginError):
             silent.append(name)
         elif error is not None:
             raise error
-    return silent
+    return silent, refusing

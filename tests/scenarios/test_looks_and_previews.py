@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from scenarios.two_groups import Site
 from scenarios.world import World
 
 from rmsplugin.adapters.platform.base import VMInfo
@@ -101,3 +103,27 @@ def test_a_look_tells_nodes_that_obey_a_higher_epoch_from_silent_ones(
     monkeypatch.setattr(world.cycle._observer._hypervisor, "list_vms", looked, raising=False)
     seen = world.cycle._observer.observe()
     assert (seen.unreachable.keys(), seen.refusing) == ({"n1", "n2"}, {"n2"})
+
+
+def test_each_host_of_a_group_is_asked_to_obey_once_and_one_that_refuses_is_seen_as_refusing(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look alone does not ask a node of every platform whom it obeys."""
+    site = Site(directory)
+    observer = site.engines["left"].cycle._observer
+    assert observer._nodes is not None
+    asked: list[str] = []
+
+    def obey(node: str) -> None:
+        asked.append(node)
+        if node == "n2":
+            raise DeposedError("n2: an engine of epoch 9 has acted here")
+        if asked.count(node) == 1:
+            raise UnavailableError("no answer")
+
+    monkeypatch.setattr(observer, "_nodes", SimpleNamespace(obey=obey))
+    for _ in range(3):
+        seen = observer.observe()
+        assert (seen.unreachable.keys(), seen.refusing) == ({"n2"}, {"n2"})
+    assert sorted(asked) == ["n1", "n1", "n2", "n2", "n2"]
+    site.close()

@@ -172,6 +172,9 @@ class Observer:
         self._slurm = context.slurm
         self._bounds = context.bounds
         self._sensed = context.sensed
+        # Not every platform's look asks the node whom it obeys.
+        self._nodes = context.nodes if context.territory is not None else None
+        self._obeying: set[str] = set()
         self._topology = Topology(context.rms.leaf_switches, context.clock.now)
 
     def observe(self) -> Observation:
@@ -228,12 +231,26 @@ class Observer:
 
     def _look_at_or_why_not(self, node: str) -> _Node | _Silent:
         try:
-            return self._look_at(node)
+            part = self._look_at(node)
+            self._have_obey(node)
+            return part
         except RmspluginError as error:
             return _Silent(str(error), isinstance(error, DeposedError))
         except Exception as bug:  # a fault at one node must not hide the others
             log.exception("looking at %s", node)
             return _Silent(f"internal error: {bug!r}")
+
+    def _have_obey(self, node: str) -> None:
+        """Have a host of this group obey this turn; it may have come from another one since. Raises DeposedError."""
+        if self._nodes is None or node in self._obeying:
+            return
+        try:
+            self._nodes.obey(node)
+        except DeposedError:
+            raise
+        except RmspluginError:
+            return  # it learns the epoch with the next look, or with the first act
+        self._obeying.add(node)
 
     def _look_at(self, node: str) -> _Node:
         """Read one node. A node that lists its VMs, but gives no statistics of them, is seen without statistics.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 
 log = logging.getLogger(__name__)
 
-#: No turn is ended so soon after its begin, in seconds: a host that refuses each engine must not stop its group.
+#: No turn is ended so soon after its begin, in seconds.
 LEAST_S = 60.0
 #: How many hosts are named in a sentence.
 _NAMED = 10
@@ -21,14 +21,26 @@ _NAMED = 10
 class BegunAnew:
     """Has the turn begin anew, once."""
 
-    def __init__(self, begin: Callable[[], object], clock: Callable[[], float] = time.monotonic) -> None:
-        """From now on the turn runs; ``begin``: has this engine stand by, and lead again."""
-        self._begin, self._clock = begin, clock
+    def __init__(
+        self,
+        begin: Callable[[], object],
+        strangers: Collection[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """From now on the turn runs.
+
+        Args:
+            begin: has this engine stand by, and lead again.
+            strangers: hosts that have refused this turn at its begin already, so that another one is of no use.
+            clock: in seconds.
+        """
+        self._begin, self._strangers, self._clock = begin, frozenset(strangers), clock
         self._not_before = clock() + LEAST_S
         self._done = False
 
     def where_refused(self, hosts: Collection[str]) -> None:
         """Begin anew if there are ``hosts`` of this group that have refused this engine in its last look."""
+        hosts = frozenset(hosts) - self._strangers
         if self._done or not hosts or self._clock() < self._not_before:
             return
         self._done = True

@@ -55,6 +55,7 @@ class Territory:
         parting: vjobs that run, and that are being suspended to go to another group.
         hot: who was left without room by the last decision, and without whom it would have some; None: nobody was.
         elsewhere: nodes of other groups that are up, and whose stores outlive rooms.
+        strangers: hosts that have refused this turn at its begin: they obey an epoch that the ensemble never gave.
         own_reading: why this engine has read Slurm itself in its last look; empty: it was handed what others read.
     """
 
@@ -74,6 +75,7 @@ class Territory:
         self.parting: frozenset[int] = frozenset()
         self.hot: Hot | None = None
         self.elsewhere: frozenset[str] = frozenset()
+        self.strangers: frozenset[str] = frozenset()
         self._post: Post | None = None
         self.hosts: frozenset[str] = frozenset()
         self.own: frozenset[int] = frozenset()

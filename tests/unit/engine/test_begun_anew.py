@@ -14,10 +14,11 @@ def test_a_turn_begins_anew_once_where_a_host_refuses_and_not_soon_after_its_beg
 ) -> None:
     now = [100.0]
     begun: list[float] = []
-    anew = BegunAnew(lambda: begun.append(now[0]), lambda: now[0])
+    anew = BegunAnew(lambda: begun.append(now[0]), {"n9"}, lambda: now[0])
     for now[0], hosts in [
         (100.0 + LEAST_S - 1, ["n2"]),
         (100.0 + LEAST_S, []),
+        (110.0 + LEAST_S, ["n9"]),
         (200.0 + LEAST_S, ["n3", "n2"]),
         (999.0, ["n2"]),
     ]:

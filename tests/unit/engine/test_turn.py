@@ -94,6 +94,16 @@ def test_a_node_that_has_heard_of_a_higher_epoch_ends_the_turn(cluster: Cluster)
         cluster.take_turn()
 
 
+def test_a_host_that_has_heard_of_a_higher_epoch_does_not_end_the_turn_of_a_group(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may come from another cluster. The hosts of the group that obey have an engine."""
+    cluster.errors["n2"] = DeposedError("n2: an engine of epoch 9 has acted here")
+    assert turn.obeyed_by_all(SETTINGS, cast(Any, cluster), cluster, of_group=True) == {"n2"}
+    assert cluster.obeying == {"n1"}
+    assert "a host refuses this turn, although its epoch is above all of the ensemble: n2: an engine" in caplog.text
+
+
 def test_without_slurm_nodes_learn_it_one_by_one(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.slurm_answers = False
     cluster.take_turn()
