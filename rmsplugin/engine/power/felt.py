@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from rmsplugin.energy.lateness import Lateness, Sight, kept_from_s
 from rmsplugin.energy.switching import IdleNode
 from rmsplugin.engine.ledger.ledger import Ledger
-from rmsplugin.engine.ledger.power_book import NodeSwitch, comes_on
+from rmsplugin.engine.ledger.power_book import NodeSwitch, SwitchState, comes_on
 from rmsplugin.engine.power.demand import NEEDED, PowerDemand
 from rmsplugin.settings import Settings
 
 #: A longer time between two cycles is not counted, unless cycles are as long: nobody knows what was then.
 _GAP_S = 600.0
+#: A node that failed to come on is none of these: it is broken, and saves nothing.
+_SAVES = (SwitchState.OFF, SwitchState.GOING_OFF)
 
 
 class FeltLateness:
@@ -38,14 +40,14 @@ class FeltLateness:
         if self.lateness.at_most is None:
             return
         alive = {vjob.display_id for vjob in self._ledger.vjobs() if vjob.state.is_live}
-        off = sum(not comes_on(switches, node) for node in switches)
+        off = sum(each.state in _SAVES for each in switches.values())
         kept = [kept_from_s(node) for node in idle]
         sight = Sight(len(alive.union(demand.left)), behind(demand, switches), off, kept)
         self.lateness.see(sight, now, self._gap_s)
 
 
 def behind(demand: PowerDemand, switches: Mapping[str, NodeSwitch]) -> int:
-    """How many vjobs wait, from the first one on whose place has a node that is not on.
+    """How many vjobs wait, from the first one on whose place has a node that is not on. One that failed is left out.
 
     Places are not looked for where nothing but what comes on is left: then it is taken for that of the first one.
     """
@@ -56,4 +58,4 @@ def behind(demand: PowerDemand, switches: Mapping[str, NodeSwitch]) -> int:
 
 
 def _boots(places: Collection[str], switches: Mapping[str, NodeSwitch]) -> bool:
-    return any(node in switches for node in places)
+    return any(node in switches and switches[node].state is not SwitchState.FAILED for node in places)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from fresh_ledger import laid_down
+from scenarios.world import make_settings
+
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.power_book import NodeSwitch, SwitchState
 from rmsplugin.engine.power.demand import NEEDED, PowerDemand
-from rmsplugin.engine.power.felt import behind
+from rmsplugin.engine.power.felt import FeltLateness, behind
 
 PLACES = {"1": frozenset({"on"}), "2": frozenset({"on", "boots"}), "4": frozenset({"off"})}
 
@@ -34,3 +40,20 @@ def test_nobody_waits_for_a_node_where_all_places_are_on() -> None:
     boots = switches(other=SwitchState.COMING_ON)
     assert behind(demand("1", "2", "3"), boots) == 0
     assert behind(demand(), boots) == 0
+
+
+def test_nobody_waits_for_a_node_that_failed_to_come_on() -> None:
+    assert behind(demand("4", "5"), switches(off=SwitchState.FAILED)) == 0
+    assert behind(demand("2", "4"), switches(boots=SwitchState.COMING_ON, off=SwitchState.FAILED)) == 2
+
+
+def test_nodes_that_failed_to_come_on_save_nothing(tmp_path: Path) -> None:
+    """So no node stays on for a tenth of them, however many vjobs wait."""
+    settings = make_settings()
+    settings = settings.model_copy(update={"power": settings.power.model_copy(update={"late_at_most": 0.02})})
+    for state, reserve in ((SwitchState.FAILED, 0), (SwitchState.OFF, 4), (SwitchState.GOING_OFF, 4)):
+        felt = FeltLateness(settings, Ledger(laid_down(tmp_path / f"{state}.sqlite")))
+        off = switches(boots=SwitchState.COMING_ON, **{f"n{number}": state for number in range(40)})
+        for now in (0.0, 30.0):
+            felt.note(demand("1", "2"), off, (), now)
+        assert (felt.lateness.share, felt.lateness.reserve) == (0.5, reserve), state
