@@ -25,6 +25,8 @@ from rmsplugin.model.policy_names import GROUP, choices
 
 #: What a site writes. What it returns is nobody's word yet.
 OwnPolicy = Callable[[Configuration, Parameters], object]
+#: The package: no line of it tells a site where its policy errs.
+_HERE = __file__.removesuffix("decision/own_policies.py")
 
 
 @lru_cache(maxsize=16)
@@ -125,9 +127,9 @@ def _difference(configuration: Configuration, first: Decision, again: Decision |
 
 
 def _told(error: BaseException) -> str:
-    """What went wrong, and where: the last line outside of this module and of Python's own import."""
+    """What went wrong, and where: the last line outside of rmsplugin and of Python's own import."""
     frames = traceback.extract_tb(error.__traceback__)
-    where = [each for each in frames if each.filename != __file__ and not each.filename.startswith("<frozen ")]
+    where = [each for each in frames if not each.filename.startswith((_HERE, "<frozen "))]
     place = f" ({where[-1].filename}, line {where[-1].lineno})" if where else ""
     words = " ".join(str(error).split())[:300]
     return f"{type(error).__name__}: {words}{place}" if words else f"{type(error).__name__}{place}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from rmsplugin.model.by_fields import ByFields
 from rmsplugin.model.made_at_once import made_at_once
@@ -78,7 +79,28 @@ class Barred:
 
 
 class Sample(dict[str, str]):
-    """Places by capacity alone, node by VM name. Rules about VMs beside each other may have VMs elsewhere."""
+    """Places by capacity alone, node by VM name. Rules about VMs beside each other may have VMs elsewhere.
+
+    Nobody writes into it: other places are a policy's own, and judged by these rules.
+    """
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        """Refuse to change it.
+
+        Raises:
+            TypeError: always; it says how a policy makes places of its own.
+        """
+        raise TypeError(
+            "the placement of a Selection's decision cannot be changed; a placement of the policy's own is a copy:"
+            " replace(decision, placement={**decision.placement, VM: NODE})"
+        )
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+
+    def __reduce__(self) -> tuple[type[Sample], tuple[dict[str, str]]]:
+        """For copies: these are made at once."""
+        return Sample, (dict(self),)
 
 
 @dataclass(frozen=True)

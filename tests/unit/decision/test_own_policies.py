@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from rmsplugin.decision.breaking import rules_broken
 from rmsplugin.decision.own_policies import decide_by, find
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import POLICIES, decide
-from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.decision.result import Decision, Infeasible, Sample
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.errors import OwnPolicyError
 from rmsplugin.model.configuration import Configuration
@@ -324,6 +326,38 @@ def test_the_places_of_a_selection_are_not_its_policys_and_rules_move_them(write
     assert isinstance(decision, Decision)
     assert running(decision) == {"waits", "there", "away"}
     assert list(rules_broken(found, decision.placement)) == []
+
+
+CHANGES = (
+    *("p['waits-0'] = 'n2'", "p.update({'waits-0': 'n2'})", "p |= {'waits-0': 'n2'}", "p.setdefault('x', 'n2')"),
+    *("p.pop('waits-0')", "p.popitem()", "p.clear()", "del p['waits-0']"),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_places_of_a_selection_cannot_be_changed_in_place(write: Write, change: str) -> None:
+    name = write(f"def decide(c, p):\n    d = all_run(c, p)\n    p = d.placement\n    {change}\n    return d\n")
+    said = refusal(name, Queue(*nodes(2, cpus=4)).add("waits").configuration)
+    assert said.startswith(
+        f"policy {name} failed: TypeError: the placement of a Selection's decision cannot be changed"
+    )
+    assert "replace(decision, placement={**decision.placement, VM: NODE})" in said
+    assert f"{name.partition(':')[0]}.py" in said, "the policy's line is told"
+
+
+@pytest.mark.parametrize("made", ["{**d.placement, **OWN}", "d.placement | OWN", "dict(d.placement, **OWN)"])
+def test_a_changed_copy_of_a_selections_places_is_judged_by_rules(write: Write, made: str) -> None:
+    own = "OWN = {'waits-0': 'n2', 'there-0': 'n2', 'away-0': 'n1'}\n"
+    name = write(f"{own}def decide(c, p):\n    d = all_run(c, p)\n    return replace(d, placement={made})\n")
+    found = Queue(*nodes(2, cpus=4)).add("waits").add("there", "n2").add("away", "n1").configuration
+    assert "vjob waits is placed against a rule" in refusal(name, with_rule(found, BARRED[0][0]))
+
+
+def test_copies_of_a_selections_places_hold_the_same() -> None:
+    places = Sample({"a": "n1"})
+    for copied in (copy.copy(places), copy.deepcopy(places), pickle.loads(pickle.dumps(places))):
+        assert (type(copied), copied) == (Sample, places)
+    assert type(places.copy()) is dict
 
 
 def test_a_policy_can_ask_which_rules_its_places_break(write: Write) -> None:
