@@ -188,6 +188,19 @@ def test_no_more_nodes_come_on_than_the_reserve_has(directory: Path) -> None:
     assert is_off(world, "n2", "n3")
 
 
+def test_a_node_that_boots_for_a_vjob_with_a_begin_time_is_none_of_the_reserve(directory: Path) -> None:
+    """The one that is idle meanwhile stays on."""
+    world = make_world(directory, reserve=1)
+    tick_until(world, lambda: is_off(world, "n2", "n3"))
+    job = world.submit(vms=1, cpus=2, begin=world.time + 170, constraints={"nodes": "n3"})
+    tick_until(world, lambda: states(world).get("n3") is SwitchState.COMING_ON)
+    while world.state(job) is S.WAITING:
+        assert "n1" not in states(world)
+        world.tick(10.0)
+        resume_program(world)
+    assert world.host(job) == "n3"
+
+
 def test_a_reserve_comes_on_once_vjobs_were_late(directory: Path) -> None:
     world = make_world(directory, late_at_most=0.02)
     all_off(world)

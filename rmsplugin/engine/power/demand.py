@@ -39,6 +39,10 @@ class PowerDemand:
     begins: Mapping[str, float] = field(default_factory=dict)
     left: tuple[str, ...] = ()
 
+    def has(self, node: str) -> bool:
+        """Whether a vjob would start on a node, now or at its begin time."""
+        return node in self.kept or node in self.begins
+
 
 def horizon_s(settings: Settings, classes: PowerClasses) -> float:
     """A begin time that is further away than this changes nothing about the power of any node."""

@@ -297,7 +297,7 @@ class Powering:
         since = self._note_idle(seen, nodes, something)
         free = _without(since, stay)
         idle = self._idle_nodes(seen, free, demand)
-        back = sum(node not in switches and node not in demand.kept for node in stay if node in since)
+        back = sum(node not in switches and not demand.has(node) for node in stay if node in since)
         goes, comes = self._due(seen, demand, free, idle, switches, back)
         for node, why in goes.items():
             self._switch_off(seen, node, why)
@@ -425,7 +425,7 @@ def _since(known: Mapping[str, float], begun: Mapping[str, float], ended: Collec
 def _nobodys(switches: Iterable[NodeSwitch], demand: PowerDemand) -> int:
     """How many nodes come on for no vjob that would start there."""
     coming = (each for each in switches if each.state is _S.COMING_ON and each.why != NEEDED)
-    return sum(each.node not in demand.kept for each in coming)
+    return sum(not demand.has(each.node) for each in coming)
 
 
 def _without(since: Mapping[str, float], stay: Collection[str]) -> dict[str, float]:
