@@ -11,6 +11,7 @@ import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
+from weakref import WeakValueDictionary
 
 from rmsplugin.api import openapi
 from rmsplugin.api.answers import Ok
@@ -127,7 +128,8 @@ class Entry:
         self._engine_uids, self._own_status = frozenset(engine_uids), own_status
         self._names = names or HostNames()
         self._arrays: dict[int, int] = {}  # by the id of an element, that of its array
-        self._asking_for_arrays = asyncio.Lock()
+        #: By the ids that one answer tells of; each as long as somebody asks.
+        self._asking_for_arrays: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._submitted: dict[int, int] = {}  # by the id of a vjob before which a page was offered, in microseconds
         self._document: Reply = {}
         self._site_page = SitePage(self._page_parts, self._numbers)
@@ -197,7 +199,7 @@ class Entry:
     async def _of_owner(self, route: Route, asked: Asked) -> Reply:
         array = job_names.parse(parsing.job_name(asked.path["id"])).job
         if route.tag is Tag.HOOKS:
-            array = await self._array_of(array)
+            array = await self._array_of(array, lets_begin=route.name != "epilog")
         group = self._placed.group_of(array)
         if not group and route.tag is Tag.WRAPPERS:
             raise UnavailableError(f"job {asked.path['id']} is not given to a group now; try again in a moment")
@@ -212,28 +214,43 @@ class Entry:
                 raise
             return await self._from(other, route, asked)
 
-    async def _array_of(self, job_id: int) -> int:
+    async def _array_of(self, job_id: int, *, lets_begin: bool) -> int:
         """The array of an element that a hook of Slurm's calls by its own id; the id itself of any other job.
 
-        Raises UnavailableError: the group that may have the element does not answer.
+        Args:
+            job_id: the id that the hook has.
+            lets_begin: whether the answer of a group that does not know the job would let it begin.
+
+        Raises UnavailableError: such an answer is to be feared, since a group that may have the element is silent.
         """
         if self._placed.group_of(job_id):
             return job_id
-        async with self._asking_for_arrays:  # one answer tells of many elements, whose hooks come together
-            if job_id not in self._arrays:
-                errors = await self._ask_for_arrays(job_id)
-                silent = [error for error in errors.values() if isinstance(error, UnavailableError)]
-                if silent and job_id not in self._arrays:
-                    raise silent[0]
-            return self._arrays.get(job_id, job_id)
+        if job_id in self._arrays:
+            return self._arrays[job_id]
+        # One answer tells of many elements, whose hooks come together.
+        async with self._asking_for_arrays.setdefault(job_id // _BEFORE, asyncio.Lock()):
+            silent = [] if job_id in self._arrays else await self._ask_for_arrays(job_id)
+        if silent and lets_begin:
+            raise silent[0]
+        return self._arrays.get(job_id, job_id)
 
-    async def _ask_for_arrays(self, job_id: int) -> Mapping[str, RmspluginError]:
-        """Learn the arrays of elements with ids about this one. Returns the errors of groups that may have it.
+    async def _ask_for_arrays(self, job_id: int) -> list[UnavailableError]:
+        """Learn the arrays of elements with ids about this one. Returns the errors of silent groups that may have it.
 
-        Slurm gives an element a higher id than its array, but to the last one, which has the same.
+        Slurm gives an element a higher id than its array, but to the last one, which has the same. After the highest
+        id it begins again: then it is lower. So the groups with lower ids are asked first.
         """
-        groups = {place.group for array, place in self._placed.given.vjobs.items() if array < job_id}
-        after = max(0, job_id - _BEFORE)
+        lower = {place.group for array, place in self._placed.given.vjobs.items() if array < job_id}
+        silent: list[UnavailableError] = []
+        for groups in (lower, {place.group for place in self._placed.given.vjobs.values()} - lower):
+            errors = await self._learn_arrays(groups, max(0, job_id - _BEFORE))
+            silent += [error for error in errors.values() if isinstance(error, UnavailableError)]
+            if job_id in self._arrays:
+                return []
+        return silent
+
+    async def _learn_arrays(self, groups: Iterable[str], after: int) -> Mapping[str, RmspluginError]:
+        """Ask these groups for the arrays of elements with ids after this one. Returns the errors of those."""
         request = Handed("GET", f"/v1/vjobs?after={after}", uid=self._engine_uid())
         replies, errors = await self._hands.ask_each(dict.fromkeys(sorted(groups), request), _LIST_S)
         if len(self._arrays) >= _ARRAYS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from unit.manager.managed import Managed
 from unit.served import ME, Served
 
@@ -75,6 +77,51 @@ def test_hooks_of_many_elements_ask_for_their_arrays_once_and_only_groups_that_m
         told = list(hooks.map(lambda job: manager.ask("POST", f"/v1/jobs/{job}/epilog"), elements))
     assert {(status, answer["reason"]) for status, answer in told} == {(200, "for a test")}
     assert asked == ["b"]
+
+
+def test_an_element_whose_array_is_known_does_not_wait_for_a_group_that_is_silent_about_another(
+    manager: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert manager.ask("POST", "/v1/jobs/31/epilog")[0] == 200, "now its array is known"
+    asked, answers = threading.Event(), threading.Event()
+    ask_each = manager.entry._hands.ask_each
+
+    async def silent(requests: Mapping[str, Handed], within_s: float) -> Any:
+        if any(each.target.startswith("/v1/vjobs?") for each in requests.values()):
+            asked.set()
+            await asyncio.to_thread(answers.wait, PATIENCE_S)
+        return await ask_each(requests, within_s)
+
+    monkeypatch.setattr(manager.entry._hands, "ask_each", silent)
+    with ThreadPoolExecutor(1) as hooks:
+        other = hooks.submit(manager.ask, "POST", "/v1/jobs/40/epilog")
+        assert asked.wait(PATIENCE_S)
+        try:
+            assert manager.ask("POST", "/v1/jobs/31/epilog")[1]["reason"] == "for a test"
+            assert not other.done()
+        finally:
+            answers.set()
+        other.result()
+
+
+def test_an_element_is_found_after_slurm_has_begun_its_job_ids_again(
+    manager: Managed, engines: dict[str, Served]
+) -> None:
+    """Its id is then lower than that of its array."""
+    manager.placed.given.vjobs[998_000] = Place("b")
+    engines["b"].add_vjob(1, ME, display_id="998000_7")
+    status, answer = manager.ask("POST", "/v1/jobs/1/epilog")
+    assert (status, answer["reason"]) == (200, "for a test")
+    Path(engines["b"].socket).unlink()
+    assert manager.ask("POST", "/v1/jobs/2/prolog")[0] == 503
+
+
+def test_an_epilog_of_a_job_that_no_group_has_needs_no_group_that_is_silent(
+    manager: Managed, engines: dict[str, Served]
+) -> None:
+    """Its answer lets no job begin."""
+    Path(engines["b"].socket).unlink()
+    assert manager.ask("POST", "/v1/jobs/99/epilog")[0] == 200
 
 
 def test_a_hook_of_an_element_whose_group_does_not_answer_is_told_to_ask_again(
