@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -236,3 +237,17 @@ def test_a_sentence_of_its_own_job_is_told(sentence: str) -> None:
 )
 def test_a_sentence_with_another_job_is_not(sentence: str) -> None:
     assert veiled(sentence, ("12",)) == NOT_TOLD
+
+
+def test_where_jobs_are_private_a_cursor_is_that_of_the_users_own_events(site: Site) -> None:
+    """Behind it comes nothing that was told, nor from before the time that was asked about; nothing of others shows."""
+    site.keep("jobs")
+    ledger = site.served.ledger
+    newest = max(event.id for event in ledger.events(users={"nobody"}))
+    ledger.event("vjob-waiting", "of another one", vjob=str(site.theirs))
+    for asked in (f"from={time.time() + 60:.6f}", f"after={newest}", f"after={newest + 1000}", "limit=1"):
+        told = json.loads(site.ask(f"/v1/events?{asked}")[1])
+        assert told["cursor"] == str(newest), asked
+    assert json.loads(site.ask(f"/v1/events?after={told['cursor']}")[1])["events"] == []
+    of_own = json.loads(site.ask(f"/v1/events?vjob={site.own}&from={time.time() + 60:.6f}")[1])
+    assert of_own["cursor"] == str(newest)

@@ -53,7 +53,8 @@ def add_command(commands: options.Commands) -> None:
         _events,
         """
         With --follow and --json, one JSON object a line. Without --follow, the document has a cursor: with --since it
-        has what is told later, and misses nothing. A number does so only where one engine has all groups.
+        has what is told later, and misses nothing as long as that is no more than --limit. A number does so only where
+        one engine has all groups.
 
         kinds of events:
         {kinds}

@@ -553,9 +553,13 @@ class Routes:
                 whose = frozenset({user_name(asked.uid)})
                 if users and users.isdisjoint(whose):
                     return {"events": [], "cursor": str(since)}
-            # Before the events are read: one that comes in between is told next time. To whom not all is told, a higher
-            # number would tell that something has happened. It is lower than ``since`` in a ledger that was restored.
-            newest = self._ledger.newest_event() if sight.all_jobs else since
+            # Before the events are read: one that comes in between is told next time. To whom not all is told, the
+            # number of another one's event would tell that something has happened. In a ledger that was restored it is
+            # lower than ``since``.
+            if sight.all_jobs:
+                newest = self._ledger.newest_event()
+            else:
+                newest = max((each.id for each in self._ledger.events(vjob=name, users=whose, limit=1)), default=0)
             events = self._ledger.events(
                 since=since, vjob=name, limit=limit, begin=begin, nodes=nodes, users=whose, kinds=kinds
             )
