@@ -8,6 +8,7 @@ obeys an older one, and must not remove states of others for it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ _FILE, _STORE_FILE = ".epoch", ".rmsplugin-epoch"
 _MOST_BYTES = 64
 #: How a file is opened that need not be there yet.
 _MAKE = os.O_RDWR | os.O_CREAT
+#: A file system that takes no new file. Until it does, no higher epoch can be written down either.
+_TAKES_NONE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 
 
 def of_node(vm_dir: str | Path) -> str:
@@ -82,15 +85,23 @@ def obeyed(path: str, epoch: int) -> Iterator[bool]:
     """Whether an engine of this epoch is obeyed; no higher one begins to be until the context ends.
 
     The file is made if only engines of the first epoch have acted: without it there is nothing to lock. Its directory
-    is there.
+    is there. Where it cannot be made, nothing is locked: VMs go on beside a disk that has failed or is full, and have
+    to be reached. A file that is there is only read.
     """
-    with _locked(path, fcntl.LOCK_SH, _MAKE) as descriptor:
+    if not _is_made(path):
+        yield True
+        return
+    with _locked(path, fcntl.LOCK_SH, os.O_RDONLY) as descriptor:
         yield epoch >= _read(descriptor, path)
 
 
 @contextmanager
 def one_act(path: str, epoch: int) -> Iterator[None]:
-    """Do an act of this epoch, all of it before a higher one begins to be obeyed. Raises AgentError ``deposed``."""
+    """Do an act of this epoch, all of it before a higher one begins to be obeyed. Raises AgentError ``deposed``.
+
+    The act reads no epoch of this file again, by no function of this module: a process that closes a file loses all its
+    locks of that file, whichever descriptor they came by.
+    """
     with obeyed(path, epoch) as still:
         if not still:
             raise AgentError(
@@ -98,6 +109,19 @@ def one_act(path: str, epoch: int) -> Iterator[None]:
                 f"the turn of this engine (epoch {epoch}) is over: an engine of a higher epoch has acted here",
             )
         yield
+
+
+def _is_made(path: str) -> bool:
+    """Whether the file is there, once it has been made if it was not; false if its file system takes none now."""
+    if os.path.lexists(path):
+        return True
+    try:
+        os.close(os.open(path, _MAKE | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    except OSError as error:
+        if error.errno not in _TAKES_NONE:
+            raise
+        return False
+    return True
 
 
 @contextmanager

@@ -101,6 +101,10 @@ class Host:
         agent = (sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(self.config))
         return self.start(*agent, SSH_ORIGINAL_COMMAND=words, PYTHONPATH=root)
 
+    def mount(self, *words: str) -> None:
+        """Mount something at the directory of the VMs, as only this node sees it."""
+        assert self.start("mount", *words, str(self.vm_dir)).wait(PATIENCE_S) == 0
+
     @staticmethod
     def answer_of(call: subprocess.Popen[str]) -> dict[str, Any]:
         output, _ = call.communicate(timeout=PATIENCE_S)
@@ -210,6 +214,34 @@ def test_no_engine_of_a_higher_epoch_is_obeyed_in_the_middle_of_an_act(host: Hos
 def test_the_first_act_of_all_on_a_node_makes_what_it_locks(host: Host) -> None:
     assert host.call(f"end-room {ROOM}") == {"vms": [], "ended": False}
     assert host.call("check")["epoch"] == FIRST_EPOCH
+
+
+@pytest.mark.parametrize("disk", ["read-only", "read-only, no act before", "full, no act before"])
+def test_a_room_is_ended_on_a_node_whose_disk_takes_nothing(host: Host, disk: str) -> None:
+    """The disk that failed holds the epoch; VMs run on, and are moved off."""
+    room = host.room(ROOM)
+    if disk == "read-only":
+        assert host.call(f"end-room {OTHER_ROOM}") == {"vms": [], "ended": False}
+    else:
+        host.vm_dir.mkdir(mode=0o711)
+    if disk.startswith("full"):
+        host.mount("-t", "tmpfs", "-o", "nr_inodes=1,mode=711", "none")
+    else:
+        host.mount("--bind", str(host.vm_dir))
+        host.mount("-o", "remount,bind,ro")
+    assert "error" in host.call("obey --epoch 5"), "no engine of a higher epoch is obeyed that is not written down"
+    assert host.call(f"end-room {ROOM}") == {"vms": [], "ended": True}
+    assert room.wait(PATIENCE_S) == 0
+
+
+def test_a_deposed_engine_ends_no_room_on_a_node_whose_disk_can_only_be_read(host: Host) -> None:
+    room = host.room(ROOM)
+    assert "error" not in host.call("obey --epoch 5")
+    host.mount("--bind", str(host.vm_dir))
+    host.mount("-o", "remount,bind,ro")
+    assert host.call(f"end-room {ROOM} --epoch 4")["kind"] == "deposed"
+    assert room.poll() is None
+    assert host.call(f"end-room {ROOM} --epoch 5") == {"vms": [], "ended": True}
 
 
 def is_waited_for(file: Path) -> bool:

@@ -61,11 +61,12 @@ class Node:
         self._listening.listen(1)
         self._listening.settimeout(PATIENCE_S)
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._before: list[str] = []
 
     def start(self, *words: str) -> socket.socket:
         """Call the agent; what is its ssh channel. Two paths, of which nobody listens on the first."""
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-c", AGENT, "--config", str(self._config), *words]
+        command = [*self._before, sys.executable, "-c", AGENT, "--config", str(self._config), *words]
         environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
         with theirs:
             command += [self.path, f"{self.path}-none"]
@@ -80,6 +81,11 @@ class Node:
         platform.settimeout(PATIENCE_S)
         assert json.loads(line_of(ours)) == {"through": 1}
         return ours, platform
+
+    def can_only_read(self) -> None:
+        """The agent finds the directory of the VMs on a disk that failed, and can only be read."""
+        mounts = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+        self._before = ["unshare", "--mount", "sh", "-c", mounts, str(self.vm_dir)]
 
     def obey(self, number: int) -> None:
         epoch.obey(epoch.of_node(self.vm_dir), number)
@@ -154,6 +160,19 @@ def test_the_first_engine_that_a_node_knows_is_let_through_until_another_one_is_
     assert platform.recv(1) == b"a"
     node.obey(5)
     assert ended(platform) and ended(ours)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
+@pytest.mark.parametrize("number", [1, 4])
+def test_the_platform_is_reached_where_the_disk_with_the_epoch_can_only_be_read(node: Node, number: int) -> None:
+    """VMs run on, and are moved off; where only the first engine has acted, no epoch is written down."""
+    node.vm_dir.mkdir(mode=0o711)
+    node.obey(number)
+    node.can_only_read()
+    ours, platform = node.open("platform", *(["--epoch", str(number)] if number > 1 else []))
+    for said in (b"a", b"b"):
+        ours.sendall(said)
+        assert platform.recv(1) == said
 
 
 def test_an_engine_that_takes_no_answer_any_more_loses_its_connection_as_well(node: Node) -> None:
