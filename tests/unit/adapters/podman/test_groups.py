@@ -61,6 +61,19 @@ def test_a_vm_is_frozen_and_let_go_on_by_its_group(tmp_path: Path, version: int)
     assert file.read_text() == "0"
 
 
+@pytest.mark.parametrize(
+    ("state", "told", "seen"), [("THAWED", "0", "0"), ("FREEZING", "1", "0"), ("FROZEN", "1", "1")]
+)
+def test_a_vm_some_of_whose_processes_wait_for_storage_is_told_to_stand_still(
+    tmp_path: Path, version: int, state: str, told: str, seen: str
+) -> None:
+    assert not Group(VM, tmp_path).is_told_to_stand_still(), "it is not there"
+    files = {"freezer__state": f"{state}\n", "cgroup__freeze": f"{told}\n", "cgroup__events": f"frozen {seen}\n"}
+    fill(tmp_path, version, "freezer", CONTAINER, **files)
+    assert Group(VM, tmp_path).is_told_to_stand_still() == (told == "1")
+    assert Group(VM, tmp_path).is_frozen() == (seen == "1")
+
+
 def test_counters(tmp_path: Path, version: int) -> None:
     group = Group(VM, tmp_path)
     assert (group.cpu_time_ns(), group.cpu_delay_ns(), group.memory_kib()) == (None, None, (None, None))

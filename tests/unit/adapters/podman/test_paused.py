@@ -15,7 +15,7 @@ from patience import PATIENCE_S
 from rmsplugin.adapters.platform.node_base import Call, NodeSettings
 from rmsplugin.adapters.platform.podman.on_node import acts, checkpoint, container, groups, network, program, vms
 from rmsplugin.adapters.platform.podman.on_node.vms import ContainersOnNode
-from rmsplugin.errors import OperationFailedError, RmspluginError
+from rmsplugin.errors import OperationFailedError, RmspluginError, TimedOutError
 
 VM = "vjob7-0"
 INTERFACE = "rmsv-of-it"
@@ -76,6 +76,41 @@ def test_a_paused_container_stays_so_when_its_save_is_given_up(node: Node, tmp_p
         ContainersOnNode().save(VM, tmp_path / "state", a_call(0.2))
     assert node.is_told_to_stand_still()
     assert (INTERFACE in node.in_bridge) == in_bridge, "it is as it was"
+
+
+@pytest.mark.parametrize("in_bridge", [True, False], ids=["paused by podman", "paused by the engine"])
+def test_a_paused_container_stays_so_when_a_second_save_is_given_up(
+    node: Node, tmp_path: Path, in_bridge: bool
+) -> None:
+    """Since the first one a process waits for storage: the container is told to stand still, and not seen to."""
+    if not in_bridge:
+        node.in_bridge.clear()
+    for _ in range(2):
+        with pytest.raises(RmspluginError):
+            ContainersOnNode().save(VM, tmp_path / "state", a_call(0.2))
+    assert node.is_told_to_stand_still()
+    assert (INTERFACE in node.in_bridge) == in_bridge, "it is as it was"
+
+
+@pytest.mark.parametrize("told", ["0", "1"], ids=["running", "paused"])
+def test_a_pause_that_is_given_up_leaves_a_container_as_it_was(node: Node, told: str) -> None:
+    (node.group / "cgroup.freeze").write_text(told)
+    (node.group / "cgroup.events").write_text("frozen 0\n")
+    with pytest.raises(TimedOutError):
+        ContainersOnNode().pause(VM, a_call(0.05))
+    assert node.is_told_to_stand_still() == (told == "1")
+
+
+def test_podman_is_listened_to_while_criu_is_waited_for(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says more than its pipe holds, once its save is given up."""
+    says = _READS.replace("cgroup.events", f"cgroup.events; head -c 300000 /dev/zero; touch {tmp_path}/said")
+    monkeypatch.setattr(program, "_PODMAN", ("sh", "-c", says.format(group=node.group)))
+    monkeypatch.setattr(checkpoint, "await_end", functools.partial(checkpoint.await_end, ends_s=PATIENCE_S))
+    with pytest.raises(RmspluginError):
+        ContainersOnNode().save(VM, tmp_path / "state", a_call(0.2))
+    assert (tmp_path / "said").exists(), "nobody ended it before it had said all"
 
 
 @pytest.mark.parametrize("act", ["save", "pause"])

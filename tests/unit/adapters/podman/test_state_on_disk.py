@@ -49,7 +49,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         def processes(self) -> list[int]:
             return [] if "ended" in node.said else [11]
 
-        def is_frozen(self) -> bool:
+        def is_told_to_stand_still(self) -> bool:
             return False
 
         def kill(self, timeout_s: float) -> bool:

@@ -41,7 +41,7 @@ class Checkpoint:
         self._bridge = bridge
         if not Group(name).processes():
             raise NotFoundError(f"{name} is not on this node")
-        self._stood_still = Group(name).is_frozen()
+        self._stood_still = Group(name).is_told_to_stand_still()
         self._attached = container.attached(name)
         self._file = -1  # open from before podman writes until all is done: later ones are told of no earlier failure
 
@@ -117,6 +117,10 @@ class Checkpoint:
         podman = Podman(*words, "--compress", "zstd", "--export", str(self._path), self._name)
         told_at = 0.0
 
+        def children() -> list[int]:
+            podman.listen()
+            return podman.children
+
         def over() -> bool:
             nonlocal told_at
             if time.monotonic() - told_at >= _PULSE_S:
@@ -127,7 +131,7 @@ class Checkpoint:
         try:
             podman.wait(call.deadline, over=over)
         except BaseException as error:
-            await_end(lambda: podman.children, Group(self._name).thaw)
+            await_end(children, Group(self._name).thaw)
             podman.kill()
             if isinstance(error, TimedOutError) and acts.asked_to_stop(self._name):
                 raise OperationFailedError(

@@ -126,9 +126,10 @@ def freeze(name: str, timeout_s: float) -> bool:
     Raises:
         OperationFailedError: its network cannot be stopped; it is as before.
     """
-    stood_still = Group(name).is_frozen()
+    stood_still = Group(name).is_told_to_stand_still()
     if not Group(name).freeze(timeout_s):
-        Group(name).thaw()
+        if not stood_still:
+            Group(name).thaw()
         return False
     try:
         for interface in _interfaces(name):

@@ -79,6 +79,15 @@ class Group:
             return "frozen 1" in _text(group / "cgroup.events").splitlines()
         return _text(group / "freezer.state").strip() == "FROZEN"
 
+    def is_told_to_stand_still(self) -> bool:
+        """Whether all of them are frozen, or will be once none of them waits for storage."""
+        group = self.directory("freezer")
+        if group is None:
+            return False
+        if self.version_2:
+            return _text(group / "cgroup.freeze").strip() == "1"
+        return _text(group / "freezer.state").strip() in ("FROZEN", "FREEZING")
+
     def freeze(self, timeout_s: float) -> bool:
         """Have all of them stand still; returns whether they do in time. Those that wait for storage may not."""
         self._set_frozen(True)

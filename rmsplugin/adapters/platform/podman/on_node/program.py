@@ -88,7 +88,7 @@ class Podman:
             TimedOutError: the time is over, or ``over`` says so; it runs on.
         """
         while self._process.poll() is None:
-            self._listen()
+            self.listen()
             if over():
                 raise TimedOutError(f"podman {self._what} was given up")
             if time.monotonic() > deadline:
@@ -103,14 +103,16 @@ class Podman:
 
     def _said(self) -> str:
         """What it has said so far; the programs that it leaves behind may hold its output open."""
-        self._listen()
+        self.listen()
         assert self._process.stdout is not None
         self._process.stdout.close()
         return self._heard.decode(errors="replace")
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
         """Take what it has said: it waits when nobody takes what does not fit into its pipe."""
         assert self._process.stdout is not None
+        if self._process.stdout.closed:
+            return  # it has ended, and all was taken
         with suppress(BlockingIOError):
             while said := os.read(self._process.stdout.fileno(), 1 << 16):
                 self._heard = (self._heard + said)[-_HEARD_MOST:]
