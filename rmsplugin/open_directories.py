@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+# What runs for each act of libvirt loads this, and no pathlib.
+TYPE_CHECKING = False  # see rmsplugin/client.py
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: The umask of programs whose files are nobody else's, but for those that they open themselves.
 OWN_UMASK = 0o077
