@@ -50,7 +50,8 @@ class Site:
     def start(self, controller: str, group: str = "") -> EngineProcess:
         servers = ", ".join(f'"{each}"' for each in self._ensemble.addresses)
         lines = (
-            f'coordination = "zookeeper"\nservers = [{servers}]\nsession_s = {SESSION_S}\nshared_dir = "{self.shared}"'
+            f'coordination = "zookeeper"\nservers = [{servers}]\nsession_s = {SESSION_S}\n'
+            f'shared_dir = "{self.shared}"\npath = "/{self._directory.name}"'  # engines of the test before may still be known
         )
         place = self._directory / controller
         place.mkdir(mode=0o700, exist_ok=True)
@@ -154,7 +155,12 @@ def test_a_groups_engine_that_its_own_host_refuses_leads_on_with_a_higher_epoch(
     """The host comes from another group, whose epoch was higher."""
     site.program = Refused
     right = site.start("c1", "right")
-    wait_until(lambda: right.said().count("is up; took up") == 2, "it leads anew")
+
+    def leads_anew() -> bool:
+        assert right.process.poll() is None, right.said()
+        return right.said().count("is up; took up") == 2
+
+    wait_until(leads_anew, "it leads anew")
     first, second = (epoch_of(path) for path in ledgers_in(site.shared / "groups" / "right"))
     assert first is not None and second is not None and second > first
     assert right.process.poll() is None

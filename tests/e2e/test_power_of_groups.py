@@ -8,11 +8,13 @@ from collections.abc import Iterator
 import pytest
 from e2e.cluster import Cluster
 from e2e.conftest import minicluster
-from e2e.managers import GROUPS, groups
+from e2e.managers import groups
 from e2e.test_power import KIND, SCRIPT, Powered, assert_whole, native
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
 
+#: Those of a minicluster with managers.
+GROUPS = {"left": ("n1",), "right": ("n2", "n3")}
 NODES = tuple(node for nodes in GROUPS.values() for node in nodes)
 
 

@@ -65,9 +65,9 @@ def test_a_job_gives_up_a_cpu_and_has_it_back_and_slurms_books_stay_as_they_are(
 
     assert resized(cluster, job, "--cpus", "all").endswith("all CPUs that are booked, from the next cycle on\n")
     cluster.wait_output(job, r" on 0\n\d+ on 0-1\n", timeout_s=120)
-    told = cluster.events(job)
-    assert f"vjob{job}-0 uses 1 of its 2 CPUs, and used 2" in told
-    assert f"vjob{job}-0 uses 2 of its 2 CPUs, and used 1" in told
+    assert f"vjob{job}-0 uses 1 of its 2 CPUs, and used 2" in cluster.events(job)
+    last = f"vjob{job}-0 uses 2 of its 2 CPUs, and used 1"  # told after the guest has them
+    cluster.wait(last, lambda: last in cluster.events(job), 60, lambda: cluster.events(job))
     assert cluster.job(job)["NumCPUs"] == allocated["NumCPUs"] == "2"
     cluster.ok("scancel", "--batch", "--signal=USR1", str(job), user="alice")
     assert cluster.wait_job(job)["JobState"] == "COMPLETED", cluster.describe(job)

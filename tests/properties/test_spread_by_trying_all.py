@@ -273,7 +273,12 @@ def with_an_empty_node() -> Configuration:
 def test_the_first_that_waits_starts_where_there_is_room_beside_all_where_they_are(
     policy: str, source: Configuration
 ) -> None:
-    """Wherever First Fit has those that run; for equal VMs, which First Fit places where any placement does."""
+    """Wherever First Fit has those that run; for equal VMs, which First Fit places where any placement does.
+
+    Only where there are rules about VMs beside each other: without any, First Fit alone decides (0353).
+    """
+    if not any(vjob.rules for vjob in source.vjobs):
+        return
     ready = [vjob for vjob in source.vjobs if source.state(vjob) is not VJobState.RUNNING]
     if not ready or len({vm.demand for vm in ready[0].vms}) > 1:
         return
