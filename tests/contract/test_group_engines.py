@@ -51,7 +51,7 @@ class Site:
         servers = ", ".join(f'"{each}"' for each in self._ensemble.addresses)
         lines = (
             f'coordination = "zookeeper"\nservers = [{servers}]\nsession_s = {SESSION_S}\n'
-            f'shared_dir = "{self.shared}"\npath = "/{self._directory.name}"'  # engines of the test before may still be known
+            f'shared_dir = "{self.shared}"\npath = "/{self._directory.name}"'  # the ensemble still knows others
         )
         place = self._directory / controller
         place.mkdir(mode=0o700, exist_ok=True)
