@@ -17,7 +17,7 @@ from rmsplugin.manager.stillness import Stillness
 
 #: An engine that answers a look at its socket; of a group that only begins, it listens nowhere yet.
 ENGINE = """\
-import pathlib, socket, sys, time
+import contextlib, pathlib, socket, sys, time
 from rmsplugin.child_process import killed_with
 killed_with(0)
 listener = socket.socket(socket.AF_UNIX)
@@ -28,8 +28,9 @@ listener.bind(sys.argv[1])
 listener.listen(4)
 while True:
     connection, _ = listener.accept()
-    connection.recv(100)
-    connection.sendall(b"HTTP/1.1 200 OK")
+    with contextlib.suppress(OSError):  # who asked while this process was stopped waits no more
+        connection.recv(100)
+        connection.sendall(b"HTTP/1.1 200 OK")
     connection.close()
 """
 BOUND_S = 36.0
