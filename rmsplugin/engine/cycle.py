@@ -345,6 +345,7 @@ class Cycle:
 
     def _decide(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> PowerDemand:
         """Decide, and begin the switch. Returns the nodes without a room on which other vjobs would start."""
+        promised = self._promised()
         queue, silent, self.order = self._waiting.find_queue(seen, ours, self._first_sight.look_into, report)
         self._waiting.record_reasons(silent)
         later = self._later(seen, ours, self._first_sight.look_into)
@@ -353,7 +354,7 @@ class Cycle:
             self._hot_group.tell_who_is_in_the_way(
                 after, self.deciding.told, is_quiet=self.deciding.quiet() is not None
             )
-        ahead = self._ahead(seen, queue, later, after)
+        ahead = self._ahead(seen, queue, later, after, promised | self._promised())
         self.deciding.remember_barred(ahead.barred)
         return self._demand(seen, ahead, after)
 
@@ -365,12 +366,23 @@ class Cycle:
             ours, geometry_of, seen.taken + horizon_s(self._settings, self.powering.classes)
         )
 
+    def _promised(self) -> frozenset[str]:
+        """The vjobs that have a place by a context switch that is under way.
+
+        Asked before the queue is found, too: a step that ends between the two has started a vjob of the queue.
+        """
+        return frozenset(promises(self._ledger.plans.open_steps()))
+
     def _ahead(
-        self, seen: Observation, queue: Sequence[Waiting], later: Sequence[Waiting], after: Configuration
+        self,
+        seen: Observation,
+        queue: Sequence[Waiting],
+        later: Sequence[Waiting],
+        after: Configuration,
+        promised: Set[str],
     ) -> Ahead:
-        """The places of vjobs that a decision leaves waiting, or that begin later."""
-        # A vjob that has a place by a context switch that is under way needs no other one.
-        placed = _running(after) | promises(self._ledger.plans.open_steps()).keys()
+        """The places of vjobs that a decision leaves waiting, or that begin later; ``promised`` ones need none."""
+        placed = _running(after) | promised
         left = [waiting for waiting in queue if not (waiting.rests or waiting.job.display_id in placed)]
         found = places_ahead(self._capacities, seen, left, after, later)
         return replace(found, left=tuple(waiting.job.display_id for waiting in left))
@@ -393,12 +405,12 @@ class Cycle:
             seen = self._cap.obeyed(self._observer.observe())
             if slices := site.time_slices(seen.rms):
                 raise RefusedError(f"{slices}; the engine only observes, and decides nothing")
-            partitions = self._settings.slurm.partitions
+            partitions, promised = self._settings.slurm.partitions, self._promised()
             ours = self._first_sight.met(job for job in seen.rms.jobs if job.partition in partitions)
             queue = self._waiting.find_queue(seen, ours, self._first_sight.known, CycleReport()).waiting
             found = self.deciding.find(seen, queue, self._borrowing.lendable(seen))
             later = self._later(seen, ours, self._first_sight.known)
-            ahead = self._ahead(seen, queue, later, found.after)
+            ahead = self._ahead(seen, queue, later, found.after, promised | self._promised())
             powers = self.powering.planned(seen, self._demand(seen, ahead, found.after))
             found = found.with_rules(ahead.barred)
             return replace(found, powers=(*powers, *self._goes_off_then(found)))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.world import NODES, World, spread
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, NodePower, RmsReservation
@@ -127,19 +129,33 @@ def test_the_bmc_gets_its_order_only_when_slurm_has_nothing_there(world: World) 
     assert seen == [(), (), ()]
 
 
+@pytest.mark.parametrize("ends", ["later", "within the cycle"])
 def test_no_node_comes_on_for_a_vjob_that_has_a_place_by_the_switch_under_way(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
+    advance, steps = world.switch.advance, world.context.ledger.plans.open_steps
+
+    def until_steps_have_ended(**options: Any) -> list[str]:
+        begun = advance(**options)
+        deadline = time.monotonic() + PATIENCE_S
+        while steps() and time.monotonic() < deadline:
+            time.sleep(0.001)
+            advance()
+        return begun
+
     all_off(world)
     with monkeypatch.context() as patched:
         patched.setattr(world.switch, "advance", lambda **_: [])  # its step is planned, and does not begin
         job = world.submit(vms=1, cpus=2)
-        tick_until(world, lambda: bool(world.context.ledger.plans.open_steps()))
+        tick_until(world, lambda: bool(steps()), ticks=400, seconds=2.0)  # less than the engine keeps an idle room
         for _ in range(3):
-            world.tick(2.0)
+            world.tick(1.0)
         assert (world.state(job), is_off(world, "n2", "n3")) == (S.WAITING, True)
+    if ends == "within the cycle":
+        monkeypatch.setattr(world.switch, "advance", until_steps_have_ended)
     tick_until(world, lambda: world.state(job) is S.RUNNING)
     assert (world.host(job), is_off(world, "n2", "n3")) == ("n1", True)
+    assert len(world.events("context-switch")) == 1, "none is planned for a vjob that has just started"
 
 
 def test_a_node_with_a_vm_or_a_saved_state_stays_on(world: World) -> None:

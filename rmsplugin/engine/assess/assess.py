@@ -165,8 +165,11 @@ class _Assessor:
         seen, refused = self._seen, {}
         free = free_addresses(self._settings, self._ledger)
         found = []
+        states = {each.display_id: each.state for each in vjobs}
         for waiting in queue:
             name = waiting.job.display_id
+            if _has_moved(waiting, states.get(name)):
+                continue
             allowed = allowed_waiting(self._settings, seen, waiting)
             if allowed.objection:
                 refused[name] = allowed.objection
@@ -390,6 +393,11 @@ class _Assessor:
         if job is not None and job.state is JobState.RUNNING and job.end_time and math.isfinite(job.time_limit_s):
             return max(0.0, job.time_limit_s - (job.end_time - self._seen.taken))
         return vjob.ran_by(self._seen.taken)
+
+
+def _has_moved(waiting: Waiting, state: VJobState | None) -> bool:
+    """Whether it waits no more: a step may begin, and end, between the queue and the assessment."""
+    return state is not None and state is not (VJobState.WAITING if waiting.sleeping is None else waiting.sleeping.state)
 
 
 def _finite(seconds: float) -> float | None:
