@@ -11,7 +11,7 @@ from unit.manager.managed import Managed, engine, given
 from unit.served import ME, Served
 
 from rmsplugin.client import LOOK_S
-from rmsplugin.manager import handing, liveness
+from rmsplugin.manager import entry, handing, liveness
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.cluster import Cluster
 
@@ -20,9 +20,11 @@ GROUPS = {"a": ("n1", "n2"), "b": ("m1",)}
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks wait: the engines of these tests are threads of one process, and one may take all of it."""
+    """Looks and lists wait: the engines of these tests are threads of one process, and one may take all of it."""
+    longer = PATIENCE_S / 10
     for module in (handing, liveness):
-        monkeypatch.setattr(module, "LOOK_S", LOOK_S * PATIENCE_S / 10)
+        monkeypatch.setattr(module, "LOOK_S", LOOK_S * longer)
+    monkeypatch.setattr(entry, "_STATUS_S", entry._STATUS_S * longer)
 
 
 @pytest.fixture
