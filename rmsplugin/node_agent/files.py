@@ -153,7 +153,7 @@ def lock(
         vm: job id and index; for a checkpoint's file, the checkpoint's number and the index.
         still: called with a lock that is not shared, before anything is done: ``require_listener``, or what raises for
             an engine, too, whose turn has ended while the call waited.
-        shared: others may read too.
+        shared: others may read too. The lock file is only read where it is there: a store may be mounted read-only.
         kind: the kind of the files; files of another kind have a lock of their own.
 
     Raises:
@@ -164,9 +164,7 @@ def lock(
     offset = vm[0] * _VMS_PER_JOB + vm[1]
     operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     deadline = time.monotonic() + _LOCK_WAIT_S
-    descriptor = os.open(
-        directory / f"{_LOCK_FILE}{kind}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
+    descriptor = _open_lock(directory / f"{_LOCK_FILE}{kind}", shared=shared)
     try:
         while True:
             try:
@@ -181,3 +179,12 @@ def lock(
         yield
     finally:
         os.close(descriptor)
+
+
+def _open_lock(path: Path, *, shared: bool) -> int:
+    """Open the lock file; make it if it is not there. A lock that others may share needs no more than to read it."""
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW
+    if shared:
+        with suppress(FileNotFoundError):
+            return os.open(path, os.O_RDONLY | flags)
+    return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)

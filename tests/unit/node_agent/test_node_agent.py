@@ -999,6 +999,27 @@ def test_the_highest_epoch_outlives_the_agent_and_is_no_vm(tmp_path: Path) -> No
     assert "error" not in node.call(f"put-config {VM} --epoch 12", b"a=b")
 
 
+def test_who_only_reads_states_needs_no_right_to_write_in_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is mounted read-only; others that read there, and those that write elsewhere, are met by the lock."""
+    vm = VMName(VM).identity
+    with files.lock(tmp_path, vm, still=files.require_listener, shared=True):
+        assert (tmp_path / ".lock").exists(), "where none was there, one is made"
+    whole = os.open
+
+    def only_reads(path: Path, flags: int, *more: int) -> int:
+        if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return whole(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", only_reads)
+    with files.lock(tmp_path, vm, still=files.require_listener, shared=True):
+        writes = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+        refused = subprocess.run([sys.executable, "-c", writes, tmp_path / ".lock"], capture_output=True, text=True)
+    assert refused.returncode == 1 and "BlockingIOError" in refused.stderr
+
+
 @pytest.mark.parametrize("shared", ["", " --shared"])
 def test_a_call_that_waits_while_an_engine_takes_over_does_nothing(node: Node, shared: str) -> None:
     """An engine that is stopped keeps its channels: somebody seems to listen."""
