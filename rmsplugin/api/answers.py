@@ -1354,7 +1354,7 @@ class Preview(TypedDict):
     Attributes:
         decision: by vjob, the decision.
         target: by VM, its place afterwards.
-        plan: the plan; null: there is none.
+        plan: the plan; null: there is none. Of a manager: that of the groups that have one.
         nodes_used: number of nodes with VMs afterwards.
         nodes_lower_bound: the proven least number.
         seconds: how long it took to find it.
@@ -1363,6 +1363,7 @@ class Preview(TypedDict):
         time: when the preview was asked for.
         paused: the pause; null: the engine is not paused.
         fault: the fault that the checker found; empty: none.
+        undecided: of a manager, where other groups have a plan: by group that has none, why.
         fallback: what took the place of the answer; empty: nothing.
         summary: the whole in a sentence.
         now: by vjob, its state now.
@@ -1387,6 +1388,7 @@ class Preview(TypedDict):
     time: float
     paused: Pause | None
     fault: str
+    undecided: NotRequired[dict[str, str]]
     fallback: str
     summary: str
     now: dict[str, str]

@@ -58,6 +58,8 @@ _FENCE_S = 7300.0
 _GONE_S = 120.0
 # Others go to the end of the line first; a killed one is there until its session has ended, which is a minute at most.
 _MAKE_WAY_S = 90.0
+#: The HTTP status of what is refused as things are now.
+_CONFLICT = 409
 #: The most rows that the engine tells at once.
 _MOST_ROWS = 10_000
 
@@ -213,8 +215,16 @@ class Engine:
         all are told.
         """
         ends = {} if ended is None else {"ended": ["1"], "limit": [str(ended)]}
-        rows, first = self._pages(_path("/v1/vjobs", {**ends, **(wanted or {})}), "vjobs")
-        older, more = self._older(first, ended or 0)
+        path = _path("/v1/vjobs", {**ends, **(wanted or {})})
+        rows, first = self._pages(path, "vjobs")
+        try:
+            older, more = self._older(first, ended or 0)
+        except RefusedError as error:
+            if error.status != _CONFLICT:
+                raise
+            # The manager that has offered the next page is gone, or has begun anew: another one has answered.
+            rows, first = self._pages(path, "vjobs")
+            older, more = self._older(first, ended or 0)
         found = cast("list[answers.VJob]", [*rows, *older])
         return sorted(found, key=lambda row: (row.get("submitted") or 0, row.get("job_id") or 0)), more
 

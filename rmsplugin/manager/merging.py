@@ -13,6 +13,9 @@ Reply = dict[str, Any]
 Replies = Mapping[str, Reply]
 Merge = Callable[[Replies, int], Reply]
 
+#: Why a group has no plan, where its engine names no fault.
+_UNDECIDED = "nothing could be decided"
+
 
 def of_site(route: str, group: str, reply: Reply, numbers: Numbers) -> Reply:
     """The answer of one engine, with the numbers by which the site knows what it names."""
@@ -172,11 +175,15 @@ def _plan(replies: Replies, limit: int) -> Reply:
         found["powers"] += [
             {**power, "needs": [each + first for each in power["needs"]]} for power in reply.get("powers", [])
         ]
-    for key in ("sentence", "fault", "fallback", "summary"):
+    for key in ("sentence", "fallback", "summary"):
         found[key] = "; ".join(f"{group}: {reply[key]}" for group, reply in replies.items() if reply[key])
-    if none := [group for group, reply in replies.items() if reply["plan"] is None and not reply["fault"]]:
-        undecided = f"{', '.join(none)}: nothing could be decided"
-        found["fault"] = f"{found['fault']}; {undecided}" if found["fault"] else undecided
+    without = {group: reply["fault"] or _UNDECIDED for group, reply in replies.items() if reply["plan"] is None}
+    if found["plan"] is None:
+        faults = without
+    else:
+        faults = {group: reply["fault"] for group, reply in replies.items() if reply["fault"] and group not in without}
+        found |= {"undecided": without} if without else {}
+    found["fault"] = "; ".join(f"{group}: {why}" for group, why in faults.items())
     for key in ("nodes_used", "nodes_lower_bound"):
         found[key] = sum(reply.get(key, 0) for reply in replies.values())
     found["paused"] = next((reply["paused"] for reply in replies.values() if reply["paused"]), None)
@@ -190,9 +197,9 @@ def _plan(replies: Replies, limit: int) -> Reply:
 
 
 def _plans(plans: Sequence[Reply | None]) -> Reply | None:
-    """The plans of groups, which share no node, as one: pool by pool beside each other. None: a group has none."""
+    """The plans of groups, which share no node, as one: pool by pool beside each other. None: no group has one."""
     of_all = [plan for plan in plans if plan is not None]
-    if len(of_all) < len(plans):
+    if not of_all:
         return None
     together = zip_longest(*(plan["pools"] for plan in of_all), fillvalue=())
     found: Reply = {

@@ -188,13 +188,15 @@ def _plan_live(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
         for line in live.lines(answer):
             print(printable(line))
     if faults := _faults(answer):
-        raise OperationFailedError(printable(faults[0]))
+        raise OperationFailedError("\n".join(map(printable, faults)))
     return 0
 
 
 def _faults(answer: Preview) -> list[str]:
-    """Why there is no plan."""
-    return [answer["fault"] or "nothing could be decided"] if answer["plan"] is None else []
+    """Why there is no plan, or none of some groups."""
+    if answer["plan"] is None:
+        return [answer["fault"] or "nothing could be decided"]
+    return [f"group {group} has no plan: {why}" for group, why in answer.get("undecided", {}).items()]
 
 
 def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> int:

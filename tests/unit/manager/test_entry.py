@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import make_dataclass
+from dataclasses import make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from patience import PATIENCE_S
 from unit.manager.managed import Managed
 from unit.served import ME, Served
 
+from rmsplugin.api.binding import Engine
 from rmsplugin.api.routes import ROUTES
 from rmsplugin.cli.main import main
+from rmsplugin.client import EngineClient
 from rmsplugin.engine.context.durations import MeasuredDuration
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.rows import OperationKind
@@ -32,7 +34,7 @@ from rmsplugin.errors import RefusedError
 from rmsplugin.groups.given import Place
 from rmsplugin.live_page.scene import Scene, Viewer
 from rmsplugin.live_page.values import FORM, scene_of, values_of
-from rmsplugin.manager import merging
+from rmsplugin.manager import entry, merging
 from rmsplugin.manager.handing import Handed
 from rmsplugin.manager.site_page import SitePage
 from rmsplugin.manager.where import WHERE
@@ -339,8 +341,37 @@ def test_plans_of_groups_stand_beside_each_other_pool_by_pool() -> None:
         "pools": [["a1", "a2", "b1"], ["b2"]],
         **{"cost": 6, "lower_bound": 4, "optimal": False, "makespan_s": {"pools": 5.0, "dependencies": 1.0}},
     }
-    told = merging.merged("plan", {**two, "c": preview(1, [], plan=None)}, 1)
-    assert (told["plan"], told["fault"]) == (None, "c: nothing could be decided")
+    none = preview(1, [], plan=None)
+    mixed = {"c": none, **two, "d": {**none, "fault": "a step is wrong"}}
+    mixed["a"]["fault"] = "the solver failed"
+    told = merging.merged("plan", mixed, 1)
+    assert told["plan"]["cost"] == 6
+    assert told["undecided"] == {"c": "nothing could be decided", "d": "a step is wrong"}
+    assert told["fault"] == "a: the solver failed"
+    told = merging.merged("plan", {"c": none, "d": none}, 1)
+    assert (told["plan"], told["fault"]) == (None, "c: nothing could be decided; d: nothing could be decided")
+    assert "undecided" not in told
+
+
+def test_the_command_shows_the_plan_of_the_groups_that_have_one_and_says_why_others_have_none(
+    manager: Managed,
+    engines: dict[str, Served],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for each in engines.values():
+        each.world.tick()
+    (tmp_path / "site.toml").write_text(f'[engine]\nsocket = "{manager.socket}"\n[slurm]\n')
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", str(tmp_path / "site.toml"))
+    cycle = engines["b"].world.cycle
+    found = cycle.preview()
+    without = replace(found, prepared=replace(found.prepared, proposal=None, steps=(), fault="the solver failed"))
+    monkeypatch.setattr(cycle, "preview", lambda: without)
+    assert main(["plan", "--live"]) == 1
+    told = capsys.readouterr()
+    assert "proven lower bound" in told.out
+    assert told.err == "rmsplugin plan: group b has no plan: the solver failed\n"
 
 
 def test_pages_of_vjobs_have_each_vjob_once(
@@ -379,6 +410,32 @@ def test_pages_of_older_vjobs_have_each_that_ended_once(manager: Managed, engine
         older = f"&before={answer['older']}" if answer["older"] else None
     assert [job for page in reversed(pages) for job in page] == [*range(100, 120)]
     assert {len(page) for page in pages[:-1]} == {3}
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_pages_of_older_vjobs_are_asked_for_anew_once_where_another_manager_answers(
+    manager: Managed, engines: dict[str, Served], monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    """A manager dies between two pages: the next one has offered none."""
+    for job in range(100, 120):
+        engines["a" if job % 3 else "b"].add_vjob(job, ME, VJobState.TERMINATED, submitted=float(job))
+    monkeypatch.setattr(entry, "_ROWS", 6)
+    asked: list[str] = []
+
+    class Dying(EngineClient):
+        def request(self, method: str, path: str, *words: Any, **options: Any) -> dict[str, Any]:
+            asked.append(path)
+            if sum("before" in each for each in asked) <= deaths:
+                manager.entry._submitted.clear()
+            return super().request(method, path, *words, **options)
+
+    binding = Engine([Dying.unix(manager.socket)])
+    if deaths > 1:
+        with pytest.raises(RefusedError, match="begin with the first one"):
+            binding.vjobs(ended=20)
+        return
+    assert [each["job_id"] for each in binding.vjobs(ended=20)][-20:] == [*range(100, 120)]
+    assert sum("before" not in each for each in asked) == 2
 
 
 def test_events_of_all_groups_are_in_the_order_of_time_and_go_on_from_a_number(
