@@ -397,7 +397,9 @@ class _Assessor:
 
 def _has_moved(waiting: Waiting, state: VJobState | None) -> bool:
     """Whether it waits no more: a step may begin, and end, between the queue and the assessment."""
-    return state is not None and state is not (VJobState.WAITING if waiting.sleeping is None else waiting.sleeping.state)
+    return state is not None and state is not (
+        VJobState.WAITING if waiting.sleeping is None else waiting.sleeping.state
+    )
 
 
 def _finite(seconds: float) -> float | None:
