@@ -135,6 +135,12 @@ def is_held_back(site: World) -> None:
         site.tick()
 
 
+def is_drained(site: World) -> None:
+    site.rms.set_node("n1", draining=True, reason="repair")
+    for _ in range(5):
+        site.tick()
+
+
 def has_a_marker(site: World) -> None:
     site.context.ledger.markers.set("n1", "f" * 32)
 
@@ -172,14 +178,15 @@ BEFORE: dict[str, Callable[[World], None]] = {
     "node back": is_given_up,
     "resume": sleeps,
     "states --": is_put_aside_as_7,
+    "undrain": is_drained,
 }
 
 
-def drains(site: World) -> Callable[[float], None]:
-    """What passes while the command waits: Slurm drains the node, and the engine goes on."""
+def drains(site: World, draining: bool) -> Callable[[float], None]:
+    """What passes while the command waits: Slurm drains the node or ends that, and the engine goes on."""
 
     def pass_time(_: float) -> None:
-        site.rms.set_node("n1", draining=True, reason="repair")
+        site.rms.set_node("n1", draining=draining, reason="repair")
         for _ in range(5):
             site.tick()
 
@@ -217,7 +224,8 @@ def test_a_command_of_the_guides_does_what_it_is_shown_for(
     for begin, happens in BEFORE.items():
         if words.startswith(begin):
             happens(served.world)
-    monkeypatch.setattr(drain, "time", SimpleNamespace(sleep=drains(served.world), monotonic=time.monotonic))
+    passes = drains(served.world, draining=not words.startswith("undrain"))
+    monkeypatch.setattr(drain, "time", SimpleNamespace(sleep=passes, monotonic=time.monotonic))
     expected = 130 if ENDLESS.search(words) else 2 if ASKS.match(words) else 0
     status = status_of(words, monkeypatch)
     said = capsys.readouterr()
