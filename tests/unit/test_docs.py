@@ -103,16 +103,45 @@ def settings_named(text: str) -> set[tuple[str, str]]:
     return set(re.findall(rf"(?<![\w./-])({sections})\.([a-z][a-z0-9_]*[a-z0-9])(?![\w(/.-])", text))
 
 
+def unknown_settings(text: str) -> set[str]:
+    known = {section: field.annotation for section, field in Settings.model_fields.items()}
+    return {
+        f"{section}.{name}"
+        for section, name in settings_named(text)
+        if name not in FILE_ENDINGS and name not in known[section].model_fields  # type: ignore[union-attr]
+    }
+
+
 def test_settings_that_are_named_exist() -> None:
-    """The changelog names those that are gone, too."""
+    """The changelog names those that are gone, too: see below."""
     pages = [*(page for page in GUIDES if page.name != "CHANGELOG.md"), *DOCS.glob("man/*")]
-    unknown = []
-    for path in pages:
-        for section, name in settings_named(path.read_text()):
-            known = Settings.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
-            if name not in known and name not in FILE_ENDINGS:
-                unknown.append(f"{place(path)}: {section}.{name}")
-    assert unknown == []
+    assert [(place(path), name) for path in pages for name in sorted(unknown_settings(path.read_text()))] == []
+
+
+def newest_release() -> dict[str, str]:
+    """The changelog's newest release: the text of each part, by its title."""
+    _, newest, *_ = (DOCS / "CHANGELOG.md").read_text().split("\n## ")
+    return dict(part.split("\n", 1) for part in newest.split("\n### ")[1:])
+
+
+def entries(text: str) -> list[str]:
+    """The entries of a part as they are read: where links lead is left out."""
+    found = re.findall(r"^- (.*(?:\n  .*)*)", text, re.MULTILINE)
+    return [" ".join(re.sub(r"\]\([^)]*\)", "]", entry).split()) for entry in found]
+
+
+def test_an_entry_of_the_changelog_is_two_lines_at_most() -> None:
+    """What takes more to tell stands in a guide, where the entry leads."""
+    long = [entry for text in newest_release().values() for entry in entries(text) if len(entry) > 400]
+    assert long == []
+
+
+def test_settings_that_the_changelog_says_the_newest_release_has_exist() -> None:
+    """Those that are gone are named only where it says what has to be done."""
+    gone = ("Changed", "Removed", "If you ran a checkout before")
+    parts = [text for title, text in newest_release().items() if title not in gone]
+    assert parts
+    assert [name for text in parts for name in sorted(unknown_settings(text))] == []
 
 
 @functools.cache
@@ -164,7 +193,8 @@ def test_no_help_has_a_percent_sign_that_argparse_takes_for_a_form() -> None:
 
 
 def test_every_command_is_in_a_guide_or_the_readme() -> None:
-    text = "".join(path.read_text() for path in GUIDES)
+    """The changelog tells of a release, and not how something is done."""
+    text = "".join(path.read_text() for path in GUIDES if path.name != "CHANGELOG.md")
     for name in all_commands():
         assert re.search(rf"rmsplugin {name}\b", text), name
 
