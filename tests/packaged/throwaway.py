@@ -54,6 +54,7 @@ mkdir -p "$own/root/srv/written"
 mount --bind "$own/layer/upper" "$own/root/srv/written"
 printf '#!/bin/sh\nexit 101\n' >"$own/root/usr/sbin/policy-rc.d"
 chmod 755 "$own/root/usr/sbin/policy-rc.d"
+rm -f "$own/root/var/lib/man-db/auto-update" # an index of all man pages, anew after each package
 chroot "$own/root" sh -eu -c "$script"
 """
 
@@ -142,7 +143,8 @@ def news(lower: Path, listed: list[str]) -> dict[str, str]:
 #: Lists what was written, but for what lies where it is only shown.
 LIST = "(cd /srv/written; find . -mindepth 1 -printf '%y %m %u:%g /%P\\n' | LC_ALL=C sort)"
 _OF_OTHERS = re.compile(
-    r"/srv(/|$)|/usr/sbin/policy-rc\.d$|/var/(log|cache|lib/(dpkg|apt|pam|systemd))(/|$)|/etc/(ld\.so\.cache$|\.pwd\.lock$)"
+    r"/srv(/|$)|/usr/sbin/policy-rc\.d$|/var/(log|cache|lib/(dpkg|apt|man-db|pam|systemd))(/|$)"
+    r"|/etc/(ld\.so\.cache$|\.pwd\.lock$)"
     r"|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$"
 )
 
