@@ -2,7 +2,7 @@
 
 Columns are as wide as what they hold; ``FIELD%WIDTH`` fixes a width, and what is longer is cut and ends in ``+``, as
 sacct does it. A cell that holds nothing is ``-``: programs such as awk count words. On a terminal, lines have its
-width; a program gets whole cells.
+width, and on a narrow one a row has several of them; a program gets whole cells.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _NOTHING = "-"
 #: How narrow columns are made to fit a terminal. The words of the last one go on below: it stays wider than others, so
 #: that a sentence can be read, and then, while others give what they can, so that most codes are whole.
 _NARROW, _NARROW_LAST, _NARROW_CODE = 4, 24, 18
+#: Before the further lines of a row.
+_INDENT = 2
 _SPEC = re.compile(r"([A-Za-z_]+)(?:%(-?\d{1,4}))?")
 
 
@@ -105,12 +107,14 @@ class Table:
             header: whether their titles come first.
             parsable: separated by |, whole and not aligned.
             width: of a line, in cells of a terminal: the words of the last column go on in further lines, and the
-                widest of the others are cut; columns with a fixed width are left as they are. None: any.
+                widest of the others are cut; where that leaves too little of them, all columns of a row are in
+                several lines. Columns with a fixed width are left as they are. None: any.
         """
         self._columns = columns
         self._header = header
         self._parsable = parsable
         self._width = width
+        self._parts: list[list[Column]] = []  # the columns of each line of a row
 
     def lines(self, rows: Iterable[Row]) -> Iterator[str]:
         """The lines of these rows; the first call begins with the header."""
@@ -125,35 +129,63 @@ class Table:
         for index, column in enumerate(self._columns):
             if not column.fixed:
                 column.width = max([column.width, *(width_of(line[index]) for line in cells)])
+        self._parts = self._parts or [*_divided(self._columns, self._width)]
         if self._width is not None:
-            self._narrow(self._width)
+            for number, part in enumerate(self._parts):
+                self._narrow(part, self._width - _INDENT * (number > 0))
         for line in cells:
             yield from self._rendered(line)
 
-    def _narrow(self, width: int) -> None:
-        """Make columns narrower until lines have this width, or no column may be narrower."""
-        over = sum(column.width + 1 for column in self._columns) - 1 - width
-        first, last = self._columns[0], self._columns[-1]
-        inner = [column for column in self._columns[1:-1] if not column.fixed]
+    def _narrow(self, part: Sequence[Column], width: int) -> None:
+        """Make columns of a line narrower until it has this width, or no column may be narrower."""
+        over = sum(column.width + 1 for column in part) - 1 - width
+        flexible = [column for column in part if not column.fixed]
+        ends = [[column for column in flexible if column is end] for end in (self._columns[0], self._columns[-1])]
+        inner = [column for column in flexible if column not in (*ends[0], *ends[1])]
         words = [column for column in inner if not (column.right or column.field.whole)]
         rest = [column for column in inner if column not in words]
-        ends = [[column] if not column.fixed else [] for column in (first, last)]
         for columns, least in (
             *((ends[1], _NARROW_LAST), (words, _NARROW), (ends[1], _NARROW_CODE), (rest, _NARROW)),
             *((ends[0], _NARROW), (ends[1], _NARROW)),
         ):
             over -= _shrink(columns, over, least)
 
-    def _rendered(self, line: Sequence[str]) -> Iterator[str]:
-        """The line of a row; or several, where what its last cell holds is longer than the column is wide."""
-        *others, last = self._columns
-        whole = last.fixed or width_of(line[-1]) <= last.width
-        pieces = [line[-1]] if whole else wrapped(line[-1], last.width) or [_NOTHING]
-        texts = [column.cell(text) for column, text in zip(others, line, strict=False)]
-        yield " ".join([*texts, last.cell(pieces[0])]).rstrip()
-        indent = " " * sum(column.width + 1 for column in others)
-        for piece in pieces[1:]:
-            yield f"{indent}{last.cell(piece)}".rstrip()
+    def _rendered(self, cells: Sequence[str]) -> Iterator[str]:
+        """The lines of a row: of each part of its columns one, or several where what its last cell holds is longer."""
+        left = iter(cells)
+        for number, part in enumerate(self._parts):
+            *others, last = part
+            begin = " " * (_INDENT * (number > 0))
+            for column, text in zip(others, left, strict=False):
+                begin += f"{column.cell(text)} "
+            text = next(left)
+            goes_on = last is self._columns[-1] and not last.fixed and width_of(text) > last.width
+            pieces = (wrapped(text, last.width) or [_NOTHING]) if goes_on else [text]
+            yield f"{begin}{last.cell(pieces[0])}".rstrip()
+            for piece in pieces[1:]:
+                yield f"{' ' * width_of(begin)}{last.cell(piece)}".rstrip()
+
+
+def _divided(columns: Sequence[Column], width: int | None) -> Iterator[list[Column]]:
+    """The columns of each line of a row: of one, unless they would be too narrow there, or all have fixed widths."""
+    last = columns[-1]
+
+    def wanted(column: Column, least: int, least_last: int) -> int:
+        return column.width if column.fixed else min(column.width, least_last if column is last else least)
+
+    least = sum(wanted(column, _NARROW, _NARROW_CODE) + 1 for column in columns) - 1
+    if width is None or least <= width or all(column.fixed for column in columns):
+        yield [*columns]
+        return
+    part, left = list[Column](), width
+    for column in columns:
+        takes = wanted(column, width, _NARROW_LAST)
+        if part and takes > left:
+            yield part
+            part, left = [], width - _INDENT
+        part.append(column)
+        left -= takes + 1
+    yield part
 
 
 def _shrink(columns: Sequence[Column], over: int, least: int) -> int:

@@ -107,14 +107,51 @@ def test_parsable_lines_are_whole_on_a_terminal(capsys: pytest.CaptureFixture[st
     assert first == f"12|{ROWS[0]['name']}||{ROWS[0]['nodes']}|{REASON}"
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
 @pytest.mark.parametrize(
     ("fields", "format_"),
     [(vjobs.FIELDS, vjobs._COLUMNS), (vjobs.FIELDS, vjobs._START_COLUMNS), (nodes.FIELDS, nodes._COLUMNS)],
 )
-def test_default_listings_of_busy_rows_fit_80_columns(fields: tuple[Field, ...], format_: str) -> None:
+def test_default_listings_of_busy_rows_fit_the_terminal(fields: tuple[Field, ...], format_: str, width: int) -> None:
     full = {each: Field(each.name, "", lambda row: "123456789012345678901234567890") for each in fields}
-    lines = list(Table(parse_format(format_, list(full.values())), width=80).lines([{}, {}]))
-    assert max(map(len, lines)) <= 80
+    lines = list(Table(parse_format(format_, list(full.values())), width=width).lines([{}, {}]))
+    assert max(map(len, lines)) <= width
+
+
+def on_a_narrow_terminal(*rows: Row) -> list[str]:
+    columns = parse_format("node,state,vms,cpusused,cpus,memory,load,reason", nodes.FIELDS)
+    return list(Table(columns, width=40).lines(rows))
+
+
+NODE = {"name": "n1.example.org", "state": "draining", "vms": 3, "cpus_used": 2.5, "cpus": 16, "memory_mib": 131072}
+
+
+def test_a_row_has_several_lines_where_one_would_show_too_little() -> None:
+    titles, more_titles, last_title, *lines = on_a_narrow_terminal({**NODE, "reason": REASON}, {**NODE, "reason": "-"})
+    assert [*titles.split(), *more_titles.split()] == ["NODE", "STATE", "VMS", "CPUSUSED", "CPUS", "MEMORY", "LOAD"]
+    assert last_title == "  REASON" and more_titles.startswith("  ")
+    assert lines[0].split() == ["n1.example.org", "draining", "3", "2.5"]
+    assert lines[1].split() == ["16", "131072M", "-"] and lines[1].startswith("  ")
+    assert lines[0].index("draining") == titles.index("STATE"), "each column stands below its title"
+    assert lines[1].index("131072M") + 7 == more_titles.index("MEMORY") + 6
+    assert " ".join(line.strip() for line in lines[2:-3]) == REASON
+    assert [line.split()[0] for line in lines[-3:]] == ["n1.example.org", "16", "-"]
+
+
+def test_a_column_with_a_width_of_its_own_keeps_it_where_a_row_has_several_lines() -> None:
+    columns = parse_format("node%-6,state,vms%9,cpusused,cpus,memory,load,reason%-30", nodes.FIELDS)
+    titles, _, last_title, line, _, last = Table(columns, width=40).lines([{**NODE, "reason": REASON}])
+    assert titles == f"{'NODE':<6} {'STATE':<8} {'VMS':>9} CPUSUSED CPUS" and last_title == "  REASON"
+    assert line == f"n1.ex+ draining {'3':>9} {'2.5':>8}   16" and last == f"  {REASON[:29]}+"
+
+
+def test_rows_that_follow_have_the_lines_of_the_first() -> None:
+    columns = parse_format("node,state,vms,cpusused,cpus,memory,load,reason", nodes.FIELDS)
+    followed = Table(columns, width=40)
+    first = list(followed.lines([{**NODE, "reason": REASON}]))
+    later = list(followed.lines([{**NODE, "name": "n2." + "example." * 8, "reason": REASON}]))
+    assert [line.split()[-1] for line in later] == [line.split()[-1] for line in first[3:]], "three lines are titles"
+    assert max(map(len, later)) <= 40
 
 
 def test_events_that_follow_fit_as_the_first_did(wide: Any) -> None:
