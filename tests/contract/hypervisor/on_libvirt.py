@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from contract.hypervisor.on_minicluster import VM_DIR, MiniclusterWorld
 from contract.hypervisor.worlds import (
@@ -26,6 +27,7 @@ from contract.hypervisor.worlds import (
 
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.base import Converge, VMSpec
+from rmsplugin.adapters.platform.libvirt import migration
 
 if TYPE_CHECKING:
     from rmsplugin.adapters.platform.libvirt.platform import LibvirtPlatform
@@ -223,13 +225,18 @@ class LibvirtWorld(MiniclusterWorld):
             yield
 
     @contextlib.contextmanager
-    def writing(self, node: str, vm: str, converge: Converge) -> Iterator[float]:
-        """Send memory more slowly than the VM writes it; yields a time in which all could be sent once, not more."""
+    def writing(self, node: str, vm: str, converge: Converge, *, at_once: bool = False) -> Iterator[float]:
+        """Send memory more slowly than the VM writes it; yields a time in which all could be sent once, not more.
+
+        With ``at_once`` a migration goes over to post-copy in its first round, and has some half a minute to go then.
+        """
         migrations = self.hypervisor._migrations
         migrations.manner = replace(migrations.manner, converge=converge, emulated="live")
         assert self.on(node, "virsh", "migrate-setspeed", vm, "16").returncode == 0
         assert self.on(node, "virsh", "migrate-setspeed", "--postcopy", vm, "2").returncode == 0
         with contextlib.ExitStack() as stack:
+            if at_once:
+                stack.enter_context(patch.object(migration, "_POSTCOPY_ITERATION", 1))
             if converge == "post-copy" and USERFAULTFD.read_text().strip() != "1":
                 # It is the whole machine's, and not ours to set. Without it root alone can take such a VM in.
                 stack.enter_context(self.qemu_conf(B, user="root", group="root"))

@@ -196,7 +196,7 @@ class PodmanWorld(MiniclusterWorld):
         raise AssertionError("nobody migrates here")
 
     @contextlib.contextmanager
-    def writing(self, node: str, vm: str, converge: Converge) -> Iterator[float]:
+    def writing(self, node: str, vm: str, converge: Converge, *, at_once: bool = False) -> Iterator[float]:
         raise AssertionError("nobody migrates here")
         yield 0.0
 

@@ -261,7 +261,7 @@ def test_post_copy_that_breaks_off_leaves_half_a_vm_that_can_only_be_ended(world
         except Exception as error:
             failures.append(error)
 
-    with world.writing(A, vm.name, "post-copy"):
+    with world.writing(A, vm.name, "post-copy", at_once=True):
         thread = threading.Thread(target=migrate)
         thread.start()
         eventually(lambda: power(world, B, vm.name) is VMPower.RUNNING)

@@ -173,7 +173,9 @@ class World(Protocol):
 
     def slow_save(self, node: str, vm: str) -> contextlib.AbstractContextManager[None]: ...
 
-    def writing(self, node: str, vm: str, converge: Converge) -> contextlib.AbstractContextManager[float]: ...
+    def writing(
+        self, node: str, vm: str, converge: Converge, *, at_once: bool = False
+    ) -> contextlib.AbstractContextManager[float]: ...
 
 
 #: What VMs are told, which nobody is to see.
@@ -291,7 +293,7 @@ class SimulatedWorld:
     slow_save = slow
 
     @contextlib.contextmanager
-    def writing(self, node: str, vm: str, converge: Converge) -> Iterator[float]:
+    def writing(self, node: str, vm: str, converge: Converge, *, at_once: bool = False) -> Iterator[float]:
         self.hypervisor.converge = converge
         self.hypervisor.set_writing(vm, True)
         self.durations_s.update(migrate=0.5)
