@@ -25,6 +25,7 @@ class IdleNode:
         on_since_s: since when it is on.
         switched_off_s: when it was switched off, of the last 24 hours at least; ascending.
         begins_s: when a vjob begins that will have this very node; others may come before. Infinite: none is known.
+        takes_vms: whether vjobs may have it: it is neither hot nor capped.
     """
 
     name: str
@@ -33,6 +34,7 @@ class IdleNode:
     on_since_s: float
     switched_off_s: Sequence[float] = ()
     begins_s: float = math.inf
+    takes_vms: bool = True
 
     def may_go_s(self, now: float) -> float:
         """From when on it may be switched off: the least time on, and the cycles of a day, bound it."""
@@ -75,6 +77,9 @@ def choose(
 ) -> Choice:
     """Choose the nodes to switch.
 
+    A node that a vjob will soon have by its begin time is kept for it, and one that takes no VM is there for nobody.
+    So neither counts as one of ``reserve`` or ``held``, or as one that ``needs`` are about.
+
     Args:
         idle: in the order in which they would be used; the first ``reserve`` of them stay on.
         off: in the order in which they would be used, after those.
@@ -87,22 +92,31 @@ def choose(
     """
     goes: list[str] = []
     again_s = math.inf
-    for rank, node in enumerate(idle, coming):
-        if rank < reserve:
+    rank = coming
+    for node in idle:
+        place = rank
+        if node.takes_vms and now < _soon_from_s(node):
+            rank += 1
+            if place < max(reserve, held):  # once it is kept for its vjob, another node is to have the place
+                again_s = min(again_s, _soon_from_s(node))
+        if place < reserve:
             continue
-        at_s = _goes_off_s(node, needed_in_s(needs, rank, now), averages[node.power], now)
-        if at_s <= now and rank < held:
+        at_s = _goes_off_s(node, needed_in_s(needs, place, now), averages[node.power], now)
+        if at_s <= now and place < held:
             again_s = min(again_s, now + node.power.threshold_s)
         elif at_s <= now:
             goes.append(node.name)
         else:
             again_s = min(again_s, at_s)
     comes: list[str] = []
-    for rank, each in enumerate(off, coming + len(idle)):
-        if rank < reserve:
-            comes.append(each.name)
-            continue
-        in_s = min(needed_in_s(needs, rank, now), max(0.0, each.begins_s - now))
+    for each in off:
+        in_s = max(0.0, each.begins_s - now)
+        if now < _soon_from_s(each):
+            place, rank = rank, rank + 1
+            if place < reserve:
+                comes.append(each.name)
+                continue
+            in_s = min(in_s, needed_in_s(needs, place, now))
         if math.isfinite(in_s):
             at_s = max(now + in_s - each.power.on_s, each.off_since_s + each.power.off_s + each.power.least_off_s)
             if at_s <= now:
@@ -117,10 +131,15 @@ def too_soon_s(power: PowerClass) -> float:
     return max(power.threshold_s, power.off_s + power.on_s)
 
 
+def _soon_from_s(node: IdleNode | OffNode) -> float:
+    """From when on a node is kept for the vjob that will have it by its begin time; infinite: none is known."""
+    return node.begins_s - too_soon_s(node.power) if math.isfinite(node.begins_s) else math.inf
+
+
 def _goes_off_s(node: IdleNode, in_s: float, average: Average, now: float) -> float:
     """From when on a node is switched off, as far as is known now; infinite: not before something happens."""
     threshold_s = node.power.threshold_s
-    if min(in_s, node.begins_s - now) <= too_soon_s(node.power):  # the rest of the period is known, and too short
+    if in_s <= too_soon_s(node.power) or _soon_from_s(node) <= now:  # the rest of the period is known, and too short
         return math.inf
     may_s = node.may_go_s(now)
     if predicted_s(average, now - node.idle_since_s, in_s) > threshold_s:

@@ -250,6 +250,17 @@ def test_otherwise_a_hot_node_stays_on(directory: Path) -> None:
     assert states(world) == {}
 
 
+def test_a_hot_node_is_none_of_the_reserve(directory: Path) -> None:
+    """No vjob can have it, so another one comes on."""
+    world = hot_world(directory, switch=True, reserve=1)
+    tick_until(world, lambda: is_off(world, "n2", "n3"))
+    heat(world, "n1", 50.0)
+    tick_until(world, lambda: "n2" not in states(world))
+    for _ in range(30):
+        world.tick(20.0)
+        assert "n2" not in states(world) and is_off(world, "n3")
+
+
 # -- killed at any instant -------------------------------------------------------------------------------------------
 
 

@@ -217,6 +217,36 @@ def test_a_node_that_boots_for_a_vjob_with_a_begin_time_is_none_of_the_reserve(d
     assert world.host(job) == "n3"
 
 
+def test_a_node_that_is_kept_for_a_begin_time_is_none_of_the_reserve(directory: Path) -> None:
+    """So the reserve is there when the vjob has begun."""
+    world = make_world(directory, reserve=1)
+    tick_until(world, lambda: is_off(world, "n2", "n3"))
+    job = world.submit(vms=1, cpus=2, begin=world.time + 170, constraints={"nodes": "n1"})
+    tick_until(world, lambda: world.state(job) is S.RUNNING)
+    assert (world.host(job), set(states(world))) == ("n1", {"n3"})
+
+
+def test_a_node_that_boots_for_a_job_or_a_reservation_is_none_of_the_reserve(directory: Path) -> None:
+    """The one that is idle meanwhile, longer than its threshold, stays on."""
+    world = make_world(directory, reserve=1)
+    for way in ("job", "reservation"):
+        tick_until(world, lambda: set(states(world)) == {"n2", "n3"} and is_off(world, "n2", "n3"))
+        if way == "job":
+            job = world.rms.submit(partition="plain", node="n3", cpus=2, memory_mib=1024, time_limit_s=3600)
+        else:
+            begins = int(world.time) + 250
+            reservation = RmsReservation("maint", begins, begins + 600, ("n2",), {}, ("somebody",), ())
+            world.rms.reservations["maint"] = reservation
+        for _ in range(40):
+            world.tick(10.0)
+            resume_program(world)
+            assert "n1" not in states(world), way
+        assert len(states(world)) == 1, "the other one has come on"
+        if way == "job":
+            world.rms.finish(job)
+        world.rms.reservations.clear()
+
+
 def test_a_reserve_comes_on_once_vjobs_were_late(directory: Path) -> None:
     world = make_world(directory, late_at_most=0.02)
     all_off(world)

@@ -297,7 +297,7 @@ class Powering:
         since = self._note_idle(seen, nodes, something)
         free = _without(since, stay)
         idle = self._idle_nodes(seen, free, demand)
-        back = sum(node not in switches and not demand.has(node) for node in stay if node in since)
+        back = [node for node in stay if node in since and node not in switches]
         goes, comes = self._due(seen, demand, free, idle, switches, back)
         for node, why in goes.items():
             self._switch_off(seen, node, why)
@@ -312,7 +312,7 @@ class Powering:
         free: Mapping[str, float],
         idle: list[IdleNode],
         switches: Mapping[str, NodeSwitch],
-        back: int = 0,
+        back: Collection[str] = (),
     ) -> tuple[dict[str, str], list[str]]:
         """The nodes to switch off now, with why, and those to switch on.
 
@@ -322,11 +322,11 @@ class Powering:
             free: since when nodes that may be switched have nothing; without those that stay as they are.
             idle: those of them that may go off.
             switches: the nodes that are not simply on.
-            back: how many nodes have just now come on, and have nothing.
+            back: nodes that have just now come on, and have nothing.
         """
         off = [each for each in switches.values() if each.state is _S.OFF and not each.action]
         off = [each for each in off if seen.may_take_vms(each.node)]
-        coming = back + _nobodys(switches.values(), demand)
+        coming = self._nobodys(seen, demand, [*back, *_booting(switches.values())])
         choice = self._choose(idle, off, demand, coming, seen.taken)
         going = sum(bool(each.action) for each in switches.values())
         goes = {node: f"nobody has used it for {seen.taken - free[node]:.0f} s" for node in choice.off}
@@ -334,6 +334,16 @@ class Powering:
         most = max(0, self._settings.power.at_once - going)
         comes = [node for node in choice.on if node in switches and switches[node].not_before <= seen.taken]
         return dict([*goes.items()][:most]), comes
+
+    def _nobodys(self, seen: Observation, demand: PowerDemand, nodes: Collection[str]) -> int:
+        """How many of these nodes are there for any vjob that arrives: no other one, and no job, will have them."""
+        something = with_something(self._ledger, seen) if nodes else frozenset()
+        free = (node for node in nodes if seen.may_take_vms(node) and not demand.has(node))
+        return sum(not is_used(seen, node, something) and not self._is_reserved(seen, node) for node in free)
+
+    def _is_reserved(self, seen: Observation, node: str) -> bool:
+        begins_s = next_reservation(self._settings, seen.rms, node, seen.taken)
+        return begins_s - seen.taken <= _kept_s(self.classes.of(node)[1])
 
     def _hot(self, seen: Observation, idle: Collection[str]) -> dict[str, str]:
         """The hot nodes among those that have nothing, with why they go off: however long they will have nothing."""
@@ -366,10 +376,11 @@ class Powering:
             power = self.classes.of(node)[1]
             acts = given_up.get(node, [])
             rests = acts and seen.taken < acts[-1] + back_off_s(len(acts))
-            if not rests and not stays_on(self._settings, self._ledger, seen, node, power.threshold_s + power.on_s):
+            if not rests and not stays_on(self._settings, self._ledger, seen, node, _kept_s(power)):
                 on_s = came_on.get(node, 0.0)
                 begins_s = demand.begins.get(node, math.inf)
-                found.append(IdleNode(node, power, since[node], on_s, tuple(today.get(node, ())), begins_s))
+                offs, takes_vms = tuple(today.get(node, ())), seen.may_take_vms(node)
+                found.append(IdleNode(node, power, since[node], on_s, offs, begins_s, takes_vms))
         return found
 
     def _offs(self, now: float) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
@@ -422,10 +433,14 @@ def _since(known: Mapping[str, float], begun: Mapping[str, float], ended: Collec
     return {**{node: at for node, at in known.items() if node not in ended}, **begun}
 
 
-def _nobodys(switches: Iterable[NodeSwitch], demand: PowerDemand) -> int:
-    """How many nodes come on for no vjob that would start there."""
-    coming = (each for each in switches if each.state is _S.COMING_ON and each.why != NEEDED)
-    return sum(not demand.has(each.node) for each in coming)
+def _kept_s(power: PowerClass) -> float:
+    """An idle node on which a reservation of others begins within so many seconds stays on."""
+    return power.threshold_s + power.on_s
+
+
+def _booting(switches: Iterable[NodeSwitch]) -> list[str]:
+    """The nodes that come on, but for no vjob that would start there at once."""
+    return [each.node for each in switches if each.state is _S.COMING_ON and each.why != NEEDED]
 
 
 def _without(since: Mapping[str, float], stay: Collection[str]) -> dict[str, float]:

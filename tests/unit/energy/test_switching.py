@@ -141,3 +141,45 @@ def test_nodes_that_are_held_stay_on_and_are_looked_at_again() -> None:
 
 def test_none_comes_on_to_be_held() -> None:
     assert chosen([], [OffNode("a", POWER, NOW - 500)], held=1) == Choice((), (), math.inf)
+
+
+def test_a_node_that_is_kept_for_a_begin_time_is_none_of_the_reserve() -> None:
+    """The vjob has it soon, and then the reserve would lack one that takes time to come on."""
+    kept = replace(idle("a", 500.0), begins_s=NOW + 198.0)
+    assert chosen([kept, idle("b", 500.0), idle("c", 500.0)], reserve=1).off == ("c",)
+    assert chosen([kept], [OffNode("b", POWER, NOW - 500)], reserve=1) == Choice((), ("b",), math.inf)
+
+
+def test_a_node_that_comes_on_for_a_begin_time_is_none_of_the_reserve() -> None:
+    off = [OffNode("a", POWER, NOW - 500, NOW + 120), OffNode("b", POWER, NOW - 500), OffNode("c", POWER, NOW - 500)]
+    assert chosen([], off, reserve=1).on == ("a", "b")
+
+
+def test_the_reserve_is_looked_at_again_when_a_begin_time_takes_a_node_of_it() -> None:
+    later = replace(idle("a", 500.0), begins_s=NOW + 298.75)
+    found = chosen([later], [OffNode("b", POWER, NOW - 500)], reserve=1)
+    assert found == Choice((), (), NOW + 100.0)
+    found = choose([later], [OffNode("b", POWER, NOW - 500)], (), {POWER: Average(0.5)}, 1, found.again_s)
+    assert found.on == ("b",)
+
+
+def test_a_node_that_is_kept_for_a_begin_time_is_there_for_no_other_vjob() -> None:
+    kept = replace(idle("a", 500.0), begins_s=NOW + 198.0)
+    assert chosen([kept, idle("b", 500.0)], needs=[Need(NOW + 100, 1)], expected_s=1e5).off == ()
+    assert chosen([kept], [OffNode("b", POWER, NOW - 500)], [Need(NOW + 100, 1)]).on == ("b",)
+    assert chosen([kept, idle("b", 500.0), idle("c", 500.0)], held=1).off == ("c",)
+
+
+def test_a_node_that_takes_no_vm_is_none_of_the_reserve() -> None:
+    """It stays on as it would have: another one comes on."""
+    hot, b, c = replace(idle("a", 500.0), takes_vms=False), idle("b", 500.0), idle("c", 500.0)
+    assert chosen([hot, b], [OffNode("c", POWER, NOW - 500)], reserve=2) == Choice((), ("c",), math.inf)
+    assert chosen([hot, b, c], reserve=1).off == ("c",)
+    assert chosen([hot, b, c], needs=[Need(NOW + 100, 1)]).off == ("c",)
+    assert chosen([b, hot], reserve=1).off == ("a",)
+
+
+def test_a_node_that_saves_nothing_when_it_is_off_is_one_of_the_reserve() -> None:
+    never = PowerClass(120.0, 300.0, 120.0, 150.0, 30.0, 120.0)
+    assert never.threshold_s == math.inf
+    assert chosen([idle("a", 500.0, never), idle("b", 500.0)], reserve=1).off == ("b",)
