@@ -1106,6 +1106,24 @@ class GroupLead(TypedDict):
     kept_by: str
 
 
+class Lateness(TypedDict):
+    """How late vjobs are because nodes were off.
+
+    Attributes:
+        share: the share of their time from submission to end for which vjobs waited for nodes to come on, or were
+            behind vjobs that did. What was a week ago counts by 1/e. Of a manager: that of the group where it is
+            highest.
+        at_most: what power.late_at_most allows; null: no bound is set.
+        kept_on: how many idle nodes stay on for that, beside power.reserve.
+        sentence: all of it, for a person.
+    """
+
+    share: float
+    at_most: float | None
+    kept_on: int
+    sentence: str
+
+
 class Status(TypedDict):
     """The engine, and what it did last. A manager tells of all groups: the sums, and the cycle that is longest ago.
 
@@ -1121,6 +1139,8 @@ class Status(TypedDict):
         problems: problems of the site, each a sentence.
         quiet: the quiet hours that have begun; null: none.
         power: the nodes that are off, that go off or come on, and that failed to, in a sentence; null: all are on.
+        lateness: how late vjobs are because nodes were off; null: the engine switches no nodes, or has seen no vjob
+            yet; left out by older releases.
         durations: of each action whose measured durations are used in place of those of the settings, by
             planning.measured_durations; left out by older releases.
         held: what is not done because something is not seen.
@@ -1140,6 +1160,7 @@ class Status(TypedDict):
     problems: list[str]
     quiet: str | None
     power: str | None
+    lateness: NotRequired[Lateness | None]
     durations: NotRequired[list[MeasuredAction]]
     held: list[Held]
     paused: Pause | None

@@ -331,6 +331,21 @@ class ReportShown(TypedDict):
     totals: dict[str, Any]
 
 
+class LatenessShown(TypedDict):
+    """How late vjobs were because nodes were off.
+
+    Attributes:
+        share: the share of their time from submission to end for which vjobs waited for nodes to come on, or were
+            behind vjobs that did.
+        at_most: what power.late_at_most allows; null: no bound is set.
+        sentence: all of it, for a person.
+    """
+
+    share: float
+    at_most: float | None
+    sentence: str
+
+
 class EnergyShown(TypedDict):
     """`rmsplugin energy`; further keys have a row for each node, user, and so on.
 
@@ -338,11 +353,13 @@ class EnergyShown(TypedDict):
         since: begin of the time that it is about.
         until: its end.
         energy: the energy of all.
+        lateness: how late vjobs were in that time; null: no engine that switches nodes has seen any.
     """
 
     since: float
     until: float
     energy: dict[str, Any]
+    lateness: LatenessShown | None
 
 
 class FindingShown(TypedDict):

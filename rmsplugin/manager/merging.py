@@ -238,11 +238,22 @@ def status(replies: Replies, own: Reply) -> Reply:
         ],
         "quiet": next((reply["quiet"] for reply in replies.values() if reply["quiet"]), None),
         "power": "; ".join(reply["power"] for reply in replies.values() if reply.get("power")) or None,
+        "lateness": _latest(replies),
         "durations": list(_most_measured(replies).values()),
         "held": [each for reply in replies.values() for each in reply["held"]],
         "paused": next((reply["paused"] for reply in replies.values() if reply["paused"]), None),
         "last_plan": max(plans, key=lambda each: each["time"], default=None),
     }
+
+
+def _latest(replies: Replies) -> Reply | None:
+    """The lateness of the group whose vjobs are the latest ones: each keeps the bound for itself."""
+    told = {group: each for group, reply in replies.items() if (each := reply.get("lateness"))}
+    if not told:
+        return None
+    group = max(told, key=lambda name: float(told[name]["share"]))
+    words = f"group {group}: " if len(replies) > 1 else ""
+    return {**told[group], "sentence": words + told[group]["sentence"]}
 
 
 def _most_measured(replies: Replies) -> dict[str, Reply]:

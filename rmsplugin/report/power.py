@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rmsplugin.energy.account import OffTime
 from rmsplugin.energy.daily import Daily
+from rmsplugin.energy.lateness import LateSums
 from rmsplugin.energy.meter import Energy
 from rmsplugin.energy.not_emptied import EmptiedNode, as_if_not_emptied
 from rmsplugin.energy.parameters import EnergyParameters
@@ -19,6 +20,8 @@ from rmsplugin.report.local_time import local_clock
 from rmsplugin.settings import Settings
 
 _OFF = "select node, ended from power_acts where kind = 'power-off' and ended > 0 and error = '' order by ended"
+_LATE = """
+    select began, ended, late_s, vjobs_s, off_s, kept_s, seen_s from power_late where began < ? and ended > ?"""
 #: A node comes on by an order of the engine's, or somebody else switched it on.
 _ON = """
     select node, began as at from power_acts where kind = 'power-on'
@@ -40,6 +43,18 @@ def off_times(connection: sqlite3.Connection, classes: Mapping[str, PowerClass])
         if node in classes:
             on_s = next((at for at in comes_on.get(node, ()) if at >= proved), None)
             found.append(OffTime(node, proved - classes[node].off_s, on_s))
+    return found
+
+
+def late_in(connection: sqlite3.Connection, since: float, until: float) -> LateSums:
+    """How late vjobs were in this time because nodes were off.
+
+    Of what an engine saw from before it, or until after it, as large a part counts as there was time in it.
+    """
+    found = LateSums()
+    for began, ended, *sums in connection.execute(_LATE, [until, since]):
+        within_s = min(ended, until) - max(began, since)
+        found = found.plus(LateSums(*sums), within_s / (ended - began) if ended > began else 0.0)
     return found
 
 

@@ -16,8 +16,8 @@ from scenarios.world import NODES, World, spread
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, NodePower, RmsReservation
 from rmsplugin.adapters.rms.power_saving import KeptOn
 from rmsplugin.adapters.simulated.rms.powering import Stage
-from rmsplugin.energy.lateness import Lateness
-from rmsplugin.engine.ledger.power_book import SwitchState
+from rmsplugin.energy.lateness import Lateness, LateSums
+from rmsplugin.engine.ledger.power_book import LateSpan, SwitchState
 from rmsplugin.engine.serve.views import node_views, power_sentence
 from rmsplugin.errors import OperationFailedError, SilentError, UnavailableError
 from rmsplugin.model.node_action import NodeActionKind
@@ -250,9 +250,24 @@ def test_a_node_that_boots_for_a_job_or_a_reservation_is_none_of_the_reserve(dir
 def test_a_reserve_comes_on_once_vjobs_were_late(directory: Path) -> None:
     world = make_world(directory, late_at_most=0.02)
     all_off(world)
-    world.cycle.powering.felt.lateness = Lateness(0.02, late_s=1e9, vjobs_s=1e9, off_s=1.5e10, seen_s=1e9)
+    world.cycle.powering.felt.lateness = Lateness(0.02, LateSums(late_s=1e9, vjobs_s=1e9, off_s=1.5e10, seen_s=1e9))
     tick_until(world, lambda: "n1" not in states(world))
     assert is_off(world, "n2", "n3")
+
+
+def test_a_restart_forgets_no_lateness(directory: Path) -> None:
+    """The reserve that vjobs were late for stays on."""
+    world = make_world(directory, late_at_most=0.02)
+    all_off(world)
+    now = world.context.clock.now()
+    sums = LateSums(late_s=1e9, vjobs_s=1e9, off_s=1.5e10, seen_s=1e9)
+    world.context.ledger.power.note_late(LateSpan(now - 3600, now, sums))
+    world.start_engine()
+    tick_until(world, lambda: "n1" not in states(world))
+    for _ in range(30):
+        world.start_engine()
+        world.tick(20.0)
+    assert set(states(world)) == {"n2", "n3"}
 
 
 def test_a_restart_forgets_no_idle_time(world: World) -> None:

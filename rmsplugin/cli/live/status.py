@@ -87,6 +87,8 @@ def _status(arguments: argparse.Namespace) -> int:
         print(printable(quiet))
     if power := answer.get("power"):
         print(printable(power))
+    if lateness := answer.get("lateness"):
+        print(printable(lateness["sentence"]))
     if measured := answer.get("durations"):
         used = (f"{each['action']} ({each['count']} times, since {local_time(each['since'])})" for each in measured)
         print(printable(f"durations as measured: {', '.join(used)}"))

@@ -84,7 +84,8 @@ def add_command(commands: options.Commands) -> None:
         its BMC's proof until it was ordered on.
         ALLON tells what all nodes had taken on all the time, UNEMPTIED what had been taken if VMs had stayed on
         nodes that were emptied to be switched off, and ORACLE what would be left if each period without VMs were known
-        beforehand, and nodes were off where that saves.
+        beforehand, and nodes were off where that saves. The last line tells how late vjobs were because nodes were off,
+        if an engine has switched nodes in that time; --noheader and --parsable2 leave it out.
 
         Whose file the ledger is (root, engine.user) may ask, and everybody of a copy (--ledger). Nodes are asked of
         Slurm, accounts of its accounting.
@@ -133,6 +134,8 @@ def _energy(arguments: argparse.Namespace) -> int:
         return 0
     table = table_of(arguments, columns)
     print("\n".join(table.lines(found.rows(arguments.by))))
+    if (lateness := found.lateness()) and not (arguments.noheader or arguments.parsable2):
+        print(lateness["sentence"])
     return 0
 
 
@@ -170,7 +173,7 @@ class _Accounts:
         connection: sqlite3.Connection,
     ) -> None:
         from rmsplugin.energy.not_emptied import as_if_not_emptied
-        from rmsplugin.report.power import emptied_nodes, off_times, period_of
+        from rmsplugin.report.power import emptied_nodes, late_in, off_times, period_of
 
         self._since, self._until, self._jobs = since, arguments.until, jobs
         self._cpus = _cpus(arguments, settings, jobs)
@@ -178,6 +181,8 @@ class _Accounts:
         self._off = off_times(connection, self._parameters.classes)
         self._not_emptied = as_if_not_emptied(self._off, emptied_nodes(connection, jobs, arguments.until))
         self._period = period_of(since, arguments.until)
+        self._late = late_in(connection, since, arguments.until)
+        self._late_at_most = settings.power.late_at_most if settings else None
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -185,8 +190,18 @@ class _Accounts:
             "since": round(self._since, 1),
             "until": round(self._until, 1),
             "energy": self.rows("all")[0],
+            "lateness": self.lateness(),
             **{f"{by}s": self.rows(by) for by in _BY[1:]},
         }
+
+    def lateness(self) -> dict[str, Any] | None:
+        """How late vjobs were because nodes were off; None: no engine that switches nodes has seen any."""
+        from rmsplugin.energy.lateness import sentence
+
+        if not self._late.vjobs_s:
+            return None
+        share, at_most = self._late.share, self._late_at_most
+        return {"share": round(share, 6), "at_most": at_most, "sentence": sentence(share, at_most)}
 
     def rows(self, by: str) -> list[Row]:
         """A row for each node, user, ...; or one for all."""

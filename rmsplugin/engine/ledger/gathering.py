@@ -82,6 +82,7 @@ def _add(site: sqlite3.Connection, source: sqlite3.Connection, ledger: SiteLedge
     _copy(site, source, "samples", "samples", "insert or ignore")
     _copy(site, source, "events", "told", "insert or ignore")
     _copy(site, source, "power_acts", "switched", "insert or ignore")
+    _copy(site, source, "power_late", "power_late", "insert or ignore")
 
 
 def _add_vjobs(site: sqlite3.Connection, source: sqlite3.Connection, ledger: SiteLedger) -> None:

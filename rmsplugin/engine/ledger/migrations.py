@@ -418,6 +418,16 @@ def m032_indexes_of_what_was_done(db: Database) -> None:
     db.execute("create index steps_operation_id on steps (operation_id)")
 
 
+@migrations()
+def m033_lateness(db: Database) -> None:
+    """How late vjobs were because nodes were off."""
+    db.execute(
+        """create table power_late (
+            began real primary key, ended real not null, late_s real not null, vjobs_s real not null,
+            off_s real not null, kept_s real not null, seen_s real not null) without rowid"""
+    )
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

@@ -25,7 +25,7 @@ SPLIT = "split"
 #: How many vjobs a sentence names.
 _NAMED = 10
 #: The tables of what is only remembered.
-_MEMORY = ("events", "decisions")
+_MEMORY = ("events", "decisions", "power_late")
 #: The tables with rows of vjobs, by job id.
 _OF_VJOBS = ("vms", "operations", "vjob_failures", "usage", "checkpoints", "asides", "vjobs")
 #: The tables with rows of nodes, and the column with their names.

@@ -9,10 +9,11 @@ from __future__ import annotations
 import enum
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from rmsplugin.energy.lateness import LateSums
 from rmsplugin.engine.ledger.table import LedgerTable, insert, update
 from rmsplugin.model.node_action import NodeActionKind
 
@@ -111,6 +112,21 @@ class PowerAct:
     ended: float
     error: str
     took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LateSpan:
+    """What one engine saw of how late vjobs are because nodes were off. Times are seconds since the epoch.
+
+    Attributes:
+        began: when it began to look; no two spans of a site have begun at once.
+        ended: the end of what it has seen.
+        sums: of it.
+    """
+
+    began: float
+    ended: float
+    sums: LateSums
 
 
 class Took(NamedTuple):
@@ -220,6 +236,20 @@ class PowerBook(LedgerTable):
         """Forget switches that ended before this time."""
         with self._write() as db:
             db.execute("delete from power_acts where ended > 0 and ended < ?", [before])
+            db.execute("delete from power_late where ended < ?", [before])
+
+    # -- lateness ------------------------------------------------------------------------------------------------
+
+    def note_late(self, span: LateSpan) -> None:
+        """Record a span, in place of what was recorded of it before."""
+        row = [span.began, span.ended, *astuple(span.sums)]
+        with self._write() as db:
+            db.execute(f"insert or replace into power_late values ({','.join('?' * len(row))})", row)
+
+    def late_spans(self, since: float) -> list[LateSpan]:
+        """The spans that have ended since this time, oldest first."""
+        rows = self._rows("select * from power_late where ended >= ? order by began", [since])
+        return [LateSpan(began, ended, LateSums(*sums)) for began, ended, *sums in (row.values() for row in rows)]
 
     # -- idle periods --------------------------------------------------------------------------------------------
 

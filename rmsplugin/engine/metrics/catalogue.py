@@ -76,6 +76,14 @@ METRICS = tuple(
         ("sensed_nodes", _G, "VM hosts whose BMC told watts or a temperature when it was asked last"),
         ("sensed_watts", _G, "Watts of all VM hosts whose BMC told them"),
         ("highest_temperature_celsius", _G, "The highest temperature that a BMC told; absent if none did"),
+        (
+            "late_ratio",
+            _G,
+            "Part of their time from submission to end for which vjobs waited for nodes to come on, or were behind "
+            "vjobs that did, over a week or so; absent if no nodes are switched",
+        ),
+        ("late_at_most_ratio", _G, "What power.late_at_most allows of it; absent if that is not set"),
+        ("late_kept_nodes", _G, "Idle nodes that stay on for that, beside power.reserve"),
         ("capacity_cpus", _G, "CPUs of all VM hosts"),
         ("booked_cpus", _G, "CPUs booked for VMs"),
         ("used_cpus", _G, "CPUs that VMs were last seen to demand"),

@@ -114,6 +114,9 @@ class Figures:
         plan: cost and bound of the last plan in bytes, and the seconds that it took to find; None: there is none.
         paused: whether an operator has paused context switches.
         problems: how many the last cycle told.
+        late: the share by which vjobs are late because nodes were off; None: no nodes are switched.
+        late_at_most: what may be of it; None: no bound is set.
+        late_kept: how many idle nodes stay on for that.
     """
 
     cycle_ended: float = 0.0
@@ -143,6 +146,9 @@ class Figures:
     plan: tuple[float, float, float] | None = None
     paused: bool = False
     problems: int = 0
+    late: float | None = None
+    late_at_most: float | None = None
+    late_kept: int = 0
 
 
 class Accounts:
@@ -168,6 +174,7 @@ class Accounts:
     def _after_cycle(self) -> Figures:
         before, report = self.newest, self._cycle.report
         phases = {str(phase): seconds for phase, seconds in report.phases.items()}
+        lateness = self._cycle.powering.felt.lateness
         names = before.phases_total.keys() | phases.keys()
         return replace(
             before,
@@ -180,6 +187,9 @@ class Accounts:
             solver_total_s=before.solver_total_s + report.solver_s,
             waits={str(code): count for code, count in report.waits.items()},
             problems=len(report.problems),
+            late=lateness.share if lateness.sums.seen_s else None,
+            late_at_most=lateness.at_most,
+            late_kept=lateness.reserve,
         )
 
     def _of_nodes(self, seen: Observation) -> dict[str, Any]:

@@ -1,18 +1,23 @@
-"""Felt: how late vjobs are because nodes were off, as each cycle sees it. An engine that begins knows nothing of it."""
+"""Felt: how late vjobs are because nodes were off, as each cycle sees it; the ledger keeps it for the next engine."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-from rmsplugin.energy.lateness import Lateness, Sight, kept_from_s
+from rmsplugin.energy.lateness import MEMORY_S, Lateness, LateSums, Sight, kept_from_s, sentence
 from rmsplugin.energy.switching import IdleNode
 from rmsplugin.engine.ledger.ledger import Ledger
-from rmsplugin.engine.ledger.power_book import NodeSwitch, SwitchState, comes_on
+from rmsplugin.engine.ledger.power_book import LateSpan, NodeSwitch, SwitchState, comes_on
 from rmsplugin.engine.power.demand import NEEDED, PowerDemand
 from rmsplugin.settings import Settings
 
 #: A longer time between two cycles is not counted, unless cycles are as long: nobody knows what was then.
 _GAP_S = 600.0
+#: What was seen is written down so often, and what is written of one span is of so long a time at most.
+_WRITTEN_S, _SPAN_S = 600.0, 3600.0
+#: What was seen longer ago than this hardly counts.
+_RECALLED_S = 5 * MEMORY_S
 #: A node that failed to come on is none of these: it is broken, and saves nothing.
 _SAVES = (SwitchState.OFF, SwitchState.GOING_OFF)
 
@@ -21,10 +26,32 @@ class FeltLateness:
     """The lateness, and what it asks of nodes that are idle."""
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
-        """Nothing is counted unless ``power.late_at_most`` is set."""
+        """Nothing has been seen yet."""
         self._ledger = ledger
         self._gap_s = max(_GAP_S, 2 * settings.engine.cycle_s)
+        self._span: LateSpan | None = None
+        self._written = 0.0
+        self._recalled = False
         self.lateness = Lateness(settings.power.late_at_most)
+
+    def recall(self, now: float) -> None:
+        """Take in what engines before this one have written down, once."""
+        if not self._recalled:
+            for span in self._ledger.power.late_spans(now - _RECALLED_S):
+                self.lateness.recall(span.sums, now - span.ended)
+            self._recalled = True
+
+    def view(self) -> dict[str, Any] | None:
+        """As the API tells it; None: nothing was seen yet."""
+        lateness = self.lateness
+        if not lateness.sums.vjobs_s:
+            return None
+        return {
+            "share": round(lateness.share, 6),
+            "at_most": lateness.at_most,
+            "kept_on": lateness.reserve,
+            "sentence": sentence(lateness.share, lateness.at_most),
+        }
 
     def note(
         self, demand: PowerDemand, switches: Mapping[str, NodeSwitch], idle: Iterable[IdleNode], now: float
@@ -37,13 +64,26 @@ class FeltLateness:
             idle: the nodes that are on and may be switched off.
             now: when it was seen.
         """
-        if self.lateness.at_most is None:
-            return
         alive = {vjob.display_id for vjob in self._ledger.vjobs() if vjob.state.is_live}
         off = sum(each.state in _SAVES for each in switches.values())
         kept = [kept_from_s(node) for node in idle]
         sight = Sight(len(alive.union(demand.left)), behind(demand, switches), off, kept)
-        self.lateness.see(sight, now, self._gap_s)
+        self._keep(self.lateness.see(sight, now, self._gap_s), now)
+
+    def _keep(self, sums: LateSums, now: float) -> None:
+        """Write down what was seen, now and then: a row for each hour."""
+        if self._span is None or now - self._span.began > _SPAN_S:
+            self._write()
+            self._span, self._written = LateSpan(now - sums.seen_s, now, sums), now
+        else:
+            self._span = LateSpan(self._span.began, now, self._span.sums.plus(sums))
+            if now - self._written >= _WRITTEN_S:
+                self._write()
+                self._written = now
+
+    def _write(self) -> None:
+        if self._span is not None and self._span.sums.vjobs_s:
+            self._ledger.power.note_late(self._span)
 
 
 def behind(demand: PowerDemand, switches: Mapping[str, NodeSwitch]) -> int:

@@ -359,6 +359,7 @@ class Powering:
             name, power = self.classes.of(node)
             averages[power] = Average(self._settings.power.predict, known.get(name))
         asleep = [OffNode(each.node, self._power(each), each.since, self._has_to_be_on_s(each, demand)) for each in off]
+        self.felt.recall(now)
         lateness = self.felt.lateness
         reserve = self._settings.power.reserve + lateness.reserve
         return choose(idle, asleep, demand.needs, averages, reserve, now, lateness.held(demand.needs), coming)

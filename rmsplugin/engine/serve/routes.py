@@ -651,6 +651,7 @@ class Routes:
                 {"action": each.action, "count": each.count, "since": each.since}
                 for each in self._cycle.durations.measured.values()
             ],
+            "lateness": self._cycle.powering.felt.view(),
             "held": [views.held_view(held) for held in self._cycle.brake.held],
             **await self._within(_LEDGER_S, self._do(asked, read_pause_and_plan)),
         }

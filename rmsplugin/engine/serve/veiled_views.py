@@ -94,6 +94,7 @@ def status(reply: View, sees: Callable[[str], bool], sight: Sight) -> View:
         "problems": [],
         "held": [each for each in reply["held"] if sees(each["vjob"])],
         "power": reply["power"] if sight.nodes else None,
+        "lateness": reply["lateness"] if sight.nodes else None,
         "last_plan": None if last is None else cycle(last, sight),
     }
 

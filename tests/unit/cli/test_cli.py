@@ -568,6 +568,14 @@ def test_status_says_what_the_last_cycle_did(site: Path, engine: FakeEngine) -> 
     ]
 
 
+def test_status_says_how_late_vjobs_are_because_nodes_were_off(site: Path, engine: FakeEngine) -> None:
+    lateness = {"share": 0.01, "at_most": 0.02, "kept_on": 0, "sentence": "vjobs spent 1 % of their time waiting"}
+    engine.lay("/v1/status", {"version": "1", "last_cycle": None, "lateness": lateness})
+    assert "vjobs spent 1 % of their time waiting" in run(site, "status").stdout.splitlines()
+    engine.lay("/v1/status", {"version": "1", "last_cycle": None, "lateness": None})
+    assert "vjobs spent" not in run(site, "status").stdout
+
+
 def test_status_says_where_the_engine_that_leads_runs(site: Path, engine: FakeEngine) -> None:
     engine.lay("/v1/status", {"version": "1", "started": 1.0, "host": "head2", "epoch": 4294967301})
     first, second, *_ = run(site, "status").stdout.splitlines()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmsplugin.energy.lateness import Lateness, Sight, kept_from_s
+from rmsplugin.energy.lateness import Lateness, LateSums, Sight, kept_from_s, sentence
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.energy.prediction import Need
 from rmsplugin.energy.switching import IdleNode
@@ -58,7 +58,7 @@ def test_nothing_is_held_for_the_first_vjob_once_a_tenth_is_spent() -> None:
 def test_a_node_that_is_idle_is_kept_only_from_its_threshold_on() -> None:
     assert kept_from_s(IdleNode("a", POWER, 1000.0, 0.0)) == 1198.75
     assert kept_from_s(IdleNode("a", POWER, 1000.0, 5000.0)) == 5198.75, "it came on after it had had nothing"
-    assert seen(Sight(1, 0, 0, [60.0, 500.0])).kept_s == pytest.approx(40.0)
+    assert seen(Sight(1, 0, 0, [60.0, 500.0])).sums.kept_s == pytest.approx(40.0)
 
 
 def test_what_was_long_ago_counts_for_less() -> None:
@@ -75,6 +75,34 @@ def test_a_gap_is_left_out() -> None:
     lateness = Lateness(0.02)
     lateness.see(Sight(10, 10, 5), 0.0)
     lateness.see(Sight(10, 10, 5), 601.0, gap_s=600.0)
-    assert lateness.seen_s == 0.0
+    assert lateness.sums.seen_s == 0.0
     lateness.see(Sight(10, 10, 5), 701.0, gap_s=600.0)
-    assert lateness.seen_s == pytest.approx(100.0)
+    assert lateness.sums.seen_s == pytest.approx(100.0)
+
+
+def test_what_was_seen_before_counts_as_if_it_had_been_seen_by_this_engine() -> None:
+    whole, first, second = Lateness(0.02), Lateness(0.02), Lateness(0.02)
+    for now in range(0, 6):
+        found = whole.see(Sight(10, now, 30), now * 86_400.0)
+        (first if now < 3 else second).recall(found, (5 - now) * 86_400.0)
+    second.recall(first.sums, 0.0)
+    assert second.share == pytest.approx(whole.share)
+    assert second.sums.off_s == pytest.approx(whole.sums.off_s)
+    assert second.reserve == whole.reserve == 3
+
+
+def test_what_is_taken_in_is_told_as_it_was() -> None:
+    lateness = Lateness(None)
+    assert lateness.see(Sight(10, 4, 3, [50.0]), 0.0) == LateSums()
+    assert lateness.see(Sight(9, 9, 9), 100.0) == LateSums(400.0, 1000.0, 300.0, 50.0, 100.0)
+    assert lateness.see(Sight(9, 9, 9), 1000.0, gap_s=600.0) == LateSums()
+
+
+def test_the_sentence_says_of_what_the_share_is_and_what_is_allowed() -> None:
+    told = (
+        "vjobs spent 0.8 % of their time from submission to end waiting for nodes to come on, or behind vjobs that did"
+    )
+    assert sentence(0.008, 0.02) == f"{told}; power.late_at_most allows 2 %"
+    assert sentence(0.008, None) == f"{told}; power.late_at_most is not set"
+    assert sentence(0.0, 0.125).endswith("allows 12.5 %")
+    assert sentence(0.0, 0.1).startswith("vjobs spent 0 % of")

@@ -19,11 +19,12 @@ from patience import PATIENCE_S
 from prometheus_client.parser import text_string_to_metric_families
 from scenarios.world import NODES, World
 from unit.listening import Listening
-from unit.told_metrics import metrics_of, tick, value
+from unit.told_metrics import metrics_of, tick, value, values
 
 from rmsplugin.adapters.nodes.answers import UnownedError
 from rmsplugin.adapters.nodes.base import NodeCheck
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.energy.lateness import Lateness, LateSums
 from rmsplugin.engine.context.agents_told import AgentsTold
 from rmsplugin.engine.execute.operations.allocation import back_behind_gate
 from rmsplugin.engine.ledger.tally import ACTION_KINDS, BOUNDS_S, Tally
@@ -84,6 +85,15 @@ def test_what_sensors_show_is_told_in_sum(world: World) -> None:
     assert value(text, "sensed_nodes") == 2
     assert value(text, "sensed_watts") == 200
     assert value(text, "highest_temperature_celsius") == 50.5
+
+
+def test_how_late_vjobs_are_because_nodes_were_off_is_told_with_what_may_be(world: World) -> None:
+    metrics = metrics_of(world)
+    assert not [name for name, _ in values(tick(world, metrics)) if name.startswith("late_") and "ratio" in name]
+    sums = LateSums(late_s=3.0, vjobs_s=100.0, off_s=2e4, seen_s=1e3)
+    world.cycle.powering.felt.lateness = Lateness(0.02, sums)
+    text = tick(world, metrics)
+    assert [value(text, f"late_{name}") for name in ("ratio", "at_most_ratio", "kept_nodes")] == [0.03, 0.02, 2]
 
 
 def test_an_agent_is_up_if_it_answered_when_it_was_asked_last(world: World) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rmsplugin.energy.lateness import LateSums
 from rmsplugin.engine.ledger.ledger import Ledger
-from rmsplugin.engine.ledger.power_book import SwitchState, can_come_on, comes_on
+from rmsplugin.engine.ledger.power_book import LateSpan, SwitchState, can_come_on, comes_on
 from rmsplugin.errors import NotFoundError
 from rmsplugin.model.node_action import NodeActionKind
 
@@ -80,3 +81,13 @@ def test_idle_periods_and_averages_are_kept(ledger: Ledger) -> None:
     ledger.power.note_idle({"n2": 99.0}, ("n1",), {"*": 7.0})
     assert ledger.power.idle_since() == {"n2": 20.0}, "a period that is under way began when it began"
     assert ledger.power.averages() == {"*": 7.0}
+
+
+def test_how_late_vjobs_were_is_kept_until_it_is_forgotten(ledger: Ledger) -> None:
+    old, new = (LateSpan(began, began + 60, LateSums(1.0, 2.0, 3.0, 4.0, 60.0)) for began in (100.0, 500.0))
+    for span in (old, LateSpan(500.0, 530.0, LateSums()), new):
+        ledger.power.note_late(span)
+    assert ledger.power.late_spans(0.0) == [old, new]
+    assert ledger.power.late_spans(161.0) == [new]
+    ledger.power.prune(161.0)
+    assert ledger.power.late_spans(0.0) == [new]

@@ -18,6 +18,7 @@ from others import open_directory
 from unit.served import ME, PATIENCE_S, Served, answer_of, request_bytes, until
 
 from rmsplugin.adapters.rms.base import RmsPartition
+from rmsplugin.energy.lateness import Lateness, LateSums
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.observe.observation import Observer
@@ -95,6 +96,15 @@ def test_a_vjob_is_told_which_room_ended_its_vm(served: Served) -> None:
     ]
     [report] = served.ledger.room_reports.of([7])
     assert (report.problem, report.ended) == ("vjob99-0 could not be ended", ("vjob12-0", "vjob99-0"))
+
+
+def test_status_tells_how_late_vjobs_are_because_nodes_were_off(served: Served) -> None:
+    assert served.ask("GET", "/v1/status")[1]["lateness"] is None
+    sums = LateSums(late_s=3.0, vjobs_s=100.0, off_s=2e4, seen_s=1e3)
+    served.world.cycle.powering.felt.lateness = Lateness(0.02, sums)
+    found = served.ask("GET", "/v1/status")[1]["lateness"]
+    assert (found["share"], found["at_most"], found["kept_on"]) == (0.03, 0.02, 2)
+    assert found["sentence"].endswith("; power.late_at_most allows 2 %")
 
 
 def test_status_counts_the_cycles_of_this_engine(served: Served) -> None:

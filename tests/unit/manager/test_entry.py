@@ -22,6 +22,7 @@ from rmsplugin.api.binding import Engine
 from rmsplugin.api.routes import ROUTES
 from rmsplugin.cli.main import main
 from rmsplugin.client import EngineClient
+from rmsplugin.energy.lateness import Lateness, LateSums
 from rmsplugin.engine.context.durations import MeasuredDuration
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.rows import OperationKind
@@ -467,6 +468,18 @@ def test_a_pause_is_one_of_all_groups_and_status_tells_of_it(manager: Managed, e
     status = manager.ask("GET", "/v1/status")[1]
     assert (status["epoch"], bool(status["paused"])) == (3, True)
     assert manager.ask("POST", "/v1/unpause")[1]["changed"]
+
+
+def test_status_tells_how_late_the_vjobs_of_the_group_are_that_are_the_latest(
+    manager: Managed, engines: dict[str, Served]
+) -> None:
+    assert manager.ask("GET", "/v1/status")[1]["lateness"] is None
+    for late_s, served in enumerate(engines.values()):
+        sums = LateSums(late_s=float(late_s), vjobs_s=100.0, seen_s=1.0)
+        served.world.cycle.powering.felt.lateness = Lateness(0.02, sums)
+    lateness = manager.ask("GET", "/v1/status")[1]["lateness"]
+    assert lateness["share"] == (len(engines) - 1) / 100
+    assert lateness["sentence"].startswith(f"group {[*engines][-1]}: vjobs spent ")
 
 
 def test_where_one_engine_is_dead_orders_say_so_and_lists_are_those_of_the_others(

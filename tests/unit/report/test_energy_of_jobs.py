@@ -12,7 +12,8 @@ from unit.cli.json_documents import answer_of
 from unit.reported import NOON, Told
 
 from rmsplugin.cli.main import main
-from rmsplugin.engine.ledger.power_book import SwitchState
+from rmsplugin.energy.lateness import LateSums
+from rmsplugin.engine.ledger.power_book import LateSpan, SwitchState
 from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.report.document import Node
 
@@ -118,6 +119,28 @@ def test_nodes_that_were_off_took_less_than_with_all_on(told: Told, capsys: pyte
     users = {row["name"]: row["kwh"] for row in found["users"]}
     assert sum(users.values()) == pytest.approx(found["energy"]["kwh"], abs=1e-5)
     assert users["alice"] == next(row["kwh"] for row in before["users"] if row["name"] == "alice"), "off is nobody's"
+
+
+def test_how_late_vjobs_were_because_nodes_were_off_is_told(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of an hour of which only a half was in the time, half of it counts."""
+    assert document(told, capsys)["lateness"] is None
+    spans = ((-1800, 1800, 72.0), (1800, 5400, 18.0), (8000, 9000, 900.0))
+    for began, ended, late_s in spans:
+        told.ledger.power.note_late(LateSpan(NOON + began, NOON + ended, LateSums(late_s, 3600.0)))
+    told.at(7200)
+    sentence = (
+        "vjobs spent 1 % of their time from submission to end waiting for nodes to come on, or behind vjobs that did; "
+        "power.late_at_most is not set"
+    )
+    assert document(told, capsys)["lateness"] == {"share": 0.01, "at_most": None, "sentence": sentence}
+    run(told, *ALONE)
+    assert capsys.readouterr().out.splitlines()[-1] == sentence
+    with_power(told)
+    told.settings.write_text(told.settings.read_text() + "[power]\nlate_at_most = 0.02\n")
+    assert document(told, capsys)["lateness"]["at_most"] == 0.02
+    for option in ("--noheader", "--parsable2"):
+        run(told, *ALONE, option)
+        assert "vjobs spent" not in capsys.readouterr().out
 
 
 def test_a_node_that_somebody_else_switched_on_is_on_from_then(told: Told, capsys: pytest.CaptureFixture[str]) -> None:

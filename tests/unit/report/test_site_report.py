@@ -17,16 +17,19 @@ from unit.reported import NOON, K, Told
 
 from rmsplugin.cli.check.unknown_vms import judge_unknown, probe_unknown
 from rmsplugin.cli.main import main
+from rmsplugin.energy.lateness import LateSums
 from rmsplugin.engine.ledger.gathering import reading_all
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import open_database
 from rmsplugin.engine.ledger.parting import Change, joined_again, own_part
+from rmsplugin.engine.ledger.power_book import LateSpan
 from rmsplugin.engine.ledger.shared_files import name_of
 from rmsplugin.engine.ledger.site_ledgers import site_ledgers
 from rmsplugin.engine.ledger.takeover import take_over
 from rmsplugin.errors import LedgerError, UnavailableError
 from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.report.ledger import LedgerReader
+from rmsplugin.report.power import late_in
 from rmsplugin.settings import load
 
 GROUPS = {"a": ("n1",), "b": ("n2",)}
@@ -375,6 +378,22 @@ def test_actions_of_what_is_known_already_are_nobody_elses(site: Site) -> None:
         assert kinds == [(1, "start", 1), (1, "suspend", 1), *((job, "start", 1) for job in range(2, 6))]
         of_job = "select job_id, count(*) from actions join operations on operations.id = operation_id group by 1"
         assert found.execute(of_job).fetchall() == [(1, 2), *((job, 1) for job in range(2, 6))]
+
+
+def test_lateness_that_several_ledgers_know_counts_once(site: Site) -> None:
+    """The first group takes over what the engine of all has seen, and both see how late their vjobs are."""
+    told = site.told()
+    told.ledger.power.note_late(LateSpan(NOON, NOON + 60, LateSums(1.0, 100.0)))
+    site.keep(told, "all")
+    groups = [site.part(name, epoch) for epoch, name in enumerate(GROUPS, 7)]
+    for number, path in enumerate(groups):
+        told = site.go_on(path)
+        assert len(told.ledger.power.late_spans(0.0)) == (number == 0)
+        told.ledger.power.note_late(LateSpan(NOON + 100 + number, NOON + 160, LateSums(10.0, 100.0)))
+        told.ledger.close()
+        shutil.copy(told.path, path)
+    with reading_all(site_ledgers(load(site.settings))) as found:
+        assert late_in(found, NOON, NOON + 1000).late_s == pytest.approx(1.0 + 10.0 * len(GROUPS))
 
 
 def test_the_oldest_entry_of_all_is_where_a_report_begins(site: Site) -> None:
