@@ -111,15 +111,15 @@ def _one_by_one(times: Sequence[float], later: Callable[[float], Room[Item] | No
 
 
 def _by_halves(times: Sequence[float], later: Callable[[float], Room[Item] | None]) -> tuple[float, Room[Item]] | None:
-    """The same, if the head fits at all times that follow."""
-    found, first, beyond = None, 0, len(times)
+    """The same, if the head fits at all times that follow. The first ones are tried first, ever farther apart."""
+    found, first, beyond, step = None, 0, len(times), 1
     while first < beyond:
-        middle = (first + beyond) // 2
-        room = later(times[middle])
+        tried = (first + beyond) // 2 if found is not None else min(first + step, beyond) - 1
+        room = later(times[tried])
         if room is None:
-            first = middle + 1
+            first, step = tried + 1, 2 * step
         else:
-            found, beyond = (times[middle], room), middle
+            found, beyond = (times[tried], room), tried
     return found
 
 

@@ -71,7 +71,8 @@ class _Walk:
             self.draft.stays_out(vjob, no_room(vjob, self.room, "free beside those that run"))
         elif not self._preempts(vjob, protected):
             self.head = reserve(vjob, self.room.members, self.room, lambda member: self._gone_s(member, vjob))
-            self.draft.stays_out(vjob, reserved(self.head, self.room, self.parameters))
+            lack = no_room(self.head.head, self.room, "free beside those that run")
+            self.draft.stays_out(vjob, reserved(self.head, lack, self.parameters))
 
     def _started(self, vjob: VJob) -> None:
         """Whether a vjob, which fits, may start as far as the head is concerned."""

@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from rmsplugin.decision.admission import Draft, admit, settle
 from rmsplugin.decision.conservative import Profile
 from rmsplugin.decision.easy import Reservation, Verdict, schedule
-from rmsplugin.decision.near import RoomBesideAll
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.reasons import fits, needs, no_room, seconds, starts_within
+from rmsplugin.decision.reasons import fits, needs, seconds, starts_within
 from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
-from rmsplugin.decision.room import Effort, NodeRoom
+from rmsplugin.decision.room import Effort
+from rmsplugin.decision.ruled_room import RoomNow, room_by_rules
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
+
+_BESIDE = "free beside those that run"
 
 
 def fcfs(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
@@ -37,12 +39,12 @@ def conservative(configuration: Configuration, parameters: Parameters) -> Decisi
     admitted = admit(draft, parameters)
     if isinstance(admitted, Infeasible):
         return admitted
-    room = RoomBesideAll(admitted)
+    room = room_by_rules(admitted, parameters)
     profile = Profile.of(admitted.members, room, remaining_s)
     may_start = len(draft.others) if parameters.explains else _last_that_fits(draft.others, room)
     for number, vjob in enumerate(draft.others):
         if number >= may_start:  # whatever is reserved for it keeps nobody out
-            draft.stays_out(vjob, no_room(vjob, room.room, "free beside those that run"))
+            draft.stays_out(vjob, room.lack(vjob, _BESIDE))
             continue
         if draft.effort.is_spent:
             words = "is not considered in this cycle, which has tried as many packings as it may"
@@ -54,11 +56,11 @@ def conservative(configuration: Configuration, parameters: Parameters) -> Decisi
             if not parameters.explains:
                 may_start = _last_that_fits(draft.others[:may_start], room)
         else:
-            draft.stays_out(vjob, _later(vjob, begin_s, room.room, profile.fits_now))
-    return draft.decision("conservative", room.room.placement)
+            draft.stays_out(vjob, _later(begin_s, room.lack(vjob, _BESIDE), profile.fits_now))
+    return draft.decision("conservative", room.placement)
 
 
-def _last_that_fits(vjobs: Sequence[VJob], room: RoomBesideAll) -> int:
+def _last_that_fits(vjobs: Sequence[VJob], room: RoomNow) -> int:
     """The number of vjobs up to the last one that fits now: none behind it starts, whatever is reserved for others."""
     running = room.room.names
     for number in reversed(range(len(vjobs))):
@@ -68,9 +70,8 @@ def _last_that_fits(vjobs: Sequence[VJob], room: RoomBesideAll) -> int:
     return 0
 
 
-def _later(vjob: VJob, begin_s: float, room: NodeRoom, fits_now: bool) -> Reason:
-    """The reason: it does not start, and when it does at the latest."""
-    lack = no_room(vjob, room, "free beside those that run")
+def _later(begin_s: float, lack: Reason, fits_now: bool) -> Reason:
+    """The reason: it does not start, and when it does at the latest; ``lack``: why there is no room for it now."""
     when = "with no time at which that is sure" if begin_s == math.inf else starts_within(begin_s)
     if fits_now:
         words = f"fits now, but not beside those ahead of it for as long as it may run; {when}"
@@ -102,18 +103,18 @@ def _start(name: str, configuration: Configuration, parameters: Parameters, back
     admitted = admit(draft, parameters)
     if isinstance(admitted, Infeasible):
         return admitted
-    room = RoomBesideAll(admitted)
+    room = room_by_rules(admitted, parameters)
     result = schedule(draft.others, admitted.members, room, remaining_s, backfill)
     for vjob, verdict in result.verdicts:
-        _record(draft, vjob, verdict, room.room, result.reservation, parameters)
-    return draft.decision(name, room.room.placement)
+        _record(draft, vjob, verdict, room, result.reservation, parameters)
+    return draft.decision(name, room.placement)
 
 
 def _record(
     draft: Draft,
     vjob: VJob,
     verdict: Verdict,
-    room: NodeRoom,
+    room: RoomNow,
     head: Reservation[VJob] | None,
     parameters: Parameters,
 ) -> None:
@@ -123,14 +124,14 @@ def _record(
         case Verdict.ENDS_IN_TIME | Verdict.FITS_EXTRA if head is not None:
             draft.runs(vjob, backfilled(vjob, verdict, head))
         case Verdict.HEAD if head is not None:
-            draft.stays_out(vjob, reserved(head, room, parameters))
+            draft.stays_out(vjob, reserved(head, room.lack(head.head, _BESIDE), parameters))
         case Verdict.BEHIND if head is not None:
             words = f"waits behind {head.head.name}, which needs {needs(head.head)} and does not fit yet"
             draft.stays_out(vjob, Reason(ReasonCode.BEHIND_HEAD, words, {"head": head.head.name}))
         case Verdict.WOULD_DELAY if head is not None:
             draft.stays_out(vjob, would_delay(vjob, head))
         case _:
-            draft.stays_out(vjob, no_room(vjob, room, "free beside those that run"))
+            draft.stays_out(vjob, room.lack(vjob, _BESIDE))
 
 
 def backfilled(vjob: VJob, verdict: Verdict, head: Reservation[VJob]) -> Reason:
@@ -145,9 +146,8 @@ def backfilled(vjob: VJob, verdict: Verdict, head: Reservation[VJob]) -> Reason:
     return Reason(ReasonCode.BACKFILLED, f"does not delay the head of the queue: {words}", _numbers(head))
 
 
-def reserved(head: Reservation[VJob], room: NodeRoom, parameters: Parameters) -> Reason:
-    """The reason: it is the head of the queue, and waits for its reservation."""
-    lack = no_room(head.head, room, "free beside those that run")
+def reserved(head: Reservation[VJob], lack: Reason, parameters: Parameters) -> Reason:
+    """The reason: it is the head of the queue, and waits for its reservation; ``lack``: why it has no room now."""
     if not parameters.explains:
         return lack
     if head.shadow_s == math.inf:

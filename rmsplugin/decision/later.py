@@ -8,12 +8,13 @@ them placed anew.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, VJob
+from rmsplugin.model.elements import VM, NodeState, VJob
 from rmsplugin.model.joint import Gather, Joint, Spread, Within
 from rmsplugin.model.rules import Fence
 from rmsplugin.packing.budget import Budget
@@ -94,7 +95,7 @@ class Ruling:
         if known is None:
             homes = self.configuration.homes
             found = {vm.name: homes[vm.name] for vm in vjob.vms if vm.name in homes}
-            stays = len(found) == len(vjob.vms) and all(map(vjob.allows, found.values()))
+            stays = len(found) == len(vjob.vms) and (not vjob.own_rules or all(map(vjob.allows, found.values())))
             known = self._known_homes[id(vjob)] = vjob, found if stays else None
         return known[1]
 
@@ -108,16 +109,28 @@ class Ruling:
         if self._at_home is None or len(gone) > len(vjobs) - len(come):
             self._at_home, gone, come = self.empty(), set(), set(vjobs)
         for name in gone:
-            for vm, node in self._with_homes(before[name]):
-                self._at_home.give_back(vm, node)
+            for vm in before[name].vms:
+                self._at_home.give_back(vm, self.configuration.homes[vm.name])
+        places: dict[str, str] = {}
         for name in come:
-            for vm, node in self._with_homes(vjobs[name]):
-                self._at_home.take(vm, node)
+            places |= self.homes(vjobs[name]) or {}
+        self._at_home.take_all([vm for name in come for vm in vjobs[name].vms], places)
         self._who_is_at_home = dict(vjobs)
         return self._at_home.copy()
 
-    def _with_homes(self, vjob: VJob) -> Iterator[tuple[VM, str]]:
-        return ((vm, self.configuration.homes[vm.name]) for vm in vjob.vms)
+    @cached_property
+    def is_sound(self) -> bool:
+        """Whether all VMs that have memory are on nodes that are up, and that have enough for them."""
+        whole = self.configuration
+        up = {node.name for node in whole.nodes if node.state is NodeState.UP}
+        there = {vjob.name: vjob for vjob in whole.vjobs if self.homes(vjob)}
+        if not up.issuperset(whole.homes.values()) or sum(len(v.vms) for v in there.values()) < len(whole.homes):
+            return False
+        return not self.at_home(there).short()
+
+    def is_ahead(self, vjob: VJob, other: VJob) -> bool:
+        """Whether a vjob is ahead of another one in the queue."""
+        return self._position[vjob.name] < self._position[other.name]
 
     def kind(self, vjob: VJob) -> Hashable:
         """A key by which vjobs are alike that have equal VMs with equal parts in all rules."""
@@ -152,9 +165,11 @@ class Places:
     def __init__(self, ruling: Ruling) -> None:
         self._ruling = ruling
         self._fit = ruling.empty()  # who will be there besides differs from one question to the next
-        self._placed: dict[str, dict[str, str]] = {}  # by vjob, the nodes of its VMs
+        self._placed: dict[str, Mapping[str, str]] = {}  # by vjob, the nodes of its VMs
         self._known: dict[str, VJob] = {}  # the vjobs that are placed
         self._staying: set[str] = set()  # those of them that are where they are now
+        self._others: list[VJob] = []  # the others, as they came
+        self._has_gaps = False  # whether the others may have other places if they come anew in the order of the queue
         self.placed_vms = 0  # in all: what it has cost
 
     def allow(self, members: Iterable[VJob]) -> bool:
@@ -162,11 +177,12 @@ class Places:
         wanted = {vjob.name: vjob for vjob in members}
         if self._around_those_there(wanted):
             return True
+        if not self._has_gaps and not self._are_few(wanted.values()):
+            return False  # there is no other way
         if self._ruling.sums.refuse(vjob.vms for vjob in wanted.values()):
             return False
-        kept = self._placed.keys() - self._staying
-        for name in kept:  # they came one by one, each where there was room then
-            self._give_back(name)
+        kept = len(self._others)
+        self._have_others_go()  # they came one by one, each where there was room then
         return (bool(kept) and self._around_those_there(wanted)) or self._anew(self._ruling.in_order(wanted.values()))
 
     def have(self, members: Iterable[VJob]) -> bool:
@@ -174,17 +190,21 @@ class Places:
         return self._placed.keys() == {vjob.name for vjob in members}
 
     def _around_those_there(self, wanted: Mapping[str, VJob]) -> bool:
-        for name in self._placed.keys() - wanted.keys():
+        gone = self._placed.keys() - wanted.keys()
+        for vjob in [each for each in reversed(self._others) if each.name in gone]:
+            self._give_back(vjob.name)
+        for name in gone & self._staying:
             self._give_back(name)
         stay = {vjob.name: vjob for vjob in self._missing(wanted) if self._ruling.homes(vjob)}
         if stay:  # VMs may have been placed where these are
-            for name in self._placed.keys() - self._staying:
-                self._give_back(name)
+            self._have_others_go()
             self._have_stay(stay)
         for vjob in self._ruling.in_order(self._missing(wanted)):
-            found = self._fit.place(items_of_one(vjob), {})
-            if isinstance(found, Obstacle):
+            self._has_gaps |= bool(self._others) and self._ruling.is_ahead(vjob, self._others[-1])
+            found = self._fit.place(items_of_one(vjob), {}) if self._fit.holds(vjob.vms) else None
+            if not isinstance(found, dict):
                 return False
+            self._others.append(vjob)
             self._put(vjob, found)
         return True
 
@@ -192,8 +212,7 @@ class Places:
         """Place vjobs where they are, by their names; all that have a place so far are where they are, too."""
         if self._placed:
             for vjob in vjobs.values():
-                for vm in vjob.vms:
-                    self._fit.take(vm, self._ruling.configuration.homes[vm.name])
+                self._fit.take_all(vjob.vms, self._ruling.homes(vjob) or {})
         else:
             self._fit = self._ruling.at_home(vjobs)
         for vjob in vjobs.values():
@@ -204,21 +223,36 @@ class Places:
         return [wanted[name] for name in wanted.keys() - self._placed.keys()]
 
     def _put(self, vjob: VJob, places: Mapping[str, str]) -> None:
-        self._placed[vjob.name], self._known[vjob.name] = dict(places), vjob
+        self._placed[vjob.name], self._known[vjob.name] = places, vjob
         self.placed_vms += len(vjob.vms)
 
     def _give_back(self, name: str) -> None:
         places, vjob = self._placed.pop(name), self._known.pop(name)
-        self._staying.discard(name)
+        if name in self._staying:
+            self._staying.remove(name)
+            self._has_gaps |= bool(self._others)
+        elif self._others[-1].name == name:
+            self._others.pop()
+        else:
+            self._others = [each for each in self._others if each.name != name]
+            self._has_gaps = True
+        self._has_gaps &= bool(self._others)
         for vm in vjob.vms:
             self._fit.give_back(vm, places[vm.name])
 
+    def _have_others_go(self) -> None:
+        for vjob in reversed(self._others):
+            self._give_back(vjob.name)
+
+    def _are_few(self, vjobs: Iterable[VJob]) -> bool:
+        """Whether vjobs are so few that all of them may be placed anew."""
+        return sum(len(vjob.vms) for vjob in vjobs) * len(self._ruling.configuration.nodes) <= _MOST_PAIRS
+
     def _anew(self, vjobs: list[VJob]) -> bool:
         """Whether all find a place one after the other, near where they are: if they are few."""
-        whole = self._ruling.configuration
-        if sum(len(vjob.vms) for vjob in vjobs) * len(whole.nodes) > _MOST_PAIRS:
+        if not self._are_few(vjobs):
             return False
-        fit, homes = self._ruling.empty(vjobs), whole.homes
+        fit, homes = self._ruling.empty(vjobs), self._ruling.configuration.homes
         ordered = sorted(vjobs, key=lambda vjob: not self._ruling.homes(vjob))
         self.placed_vms += sum(len(vjob.vms) for vjob in vjobs)
         hosts: dict[str, str] = {}
@@ -234,7 +268,7 @@ class Places:
         if hosts is None:
             return False
         self._fit, homes = self._ruling.empty(), self._ruling.configuration.homes
-        self._placed, self._known, self._staying = {}, {}, set()
+        self._placed, self._known, self._staying, self._others = {}, {}, set(), []
         for vjob in vjobs:
             places = {vm.name: hosts[vm.name] for vm in vjob.vms}
             for vm in vjob.vms:
@@ -242,6 +276,9 @@ class Places:
             self._placed[vjob.name], self._known[vjob.name] = places, vjob
             if all(homes.get(vm) == node for vm, node in places.items()):
                 self._staying.add(vjob.name)
+            else:
+                self._others.append(vjob)
+        self._has_gaps = bool(self._others)
         return True
 
     def _by_program(self, items: list[Item]) -> Mapping[str, str] | None:
@@ -284,20 +321,31 @@ class Packed(Protocol):
 
 
 class LaterRoom:
-    """Implements ``Room`` by the room of nodes, and by rules. Each has its own places, once a vjob is added to it."""
+    """Implements ``Room`` by rules, and by the room of nodes. Each has its own places, once a vjob is added to it.
+
+    Places by rules are places by capacity, too, where all that run are on nodes that are up, and that have enough for
+    them. Elsewhere the room of nodes is asked besides.
+    """
 
     by_halves = True
 
-    def __init__(self, room: Packed, ruling: Ruling) -> None:
+    def __init__(self, room: Packed, ruling: Ruling, members: Iterable[VJob] | None = None) -> None:
+        """``members``: those in it, where the room of nodes is not asked."""
         self._room, self._ruling = room, ruling
+        self._members = None if members is None else list(members)
         self._places: Places | None = None
         self._refused: set[Hashable] = set()  # the kinds of vjobs that rules refuse beside the present members
         self._refused_before: set[Hashable] = set()  # the same, before the last ``add``
 
+    @property
+    def members(self) -> list[VJob]:
+        """The vjobs that run in it."""
+        return self._room.members if self._members is None else self._members
+
     def _allowed(self, places: Places) -> bool:
         """Whether rules allow those in it; the trial counts as one of the decision's."""
         before = places.placed_vms
-        found = places.allow(self._room.members)
+        found = places.allow(self.members)
         self._room.spend(places.placed_vms - before)
         return found
 
@@ -307,24 +355,41 @@ class LaterRoom:
         if self._room.is_spent or self._ruling.kind(vjob) in self._refused:
             return False
         if self._places is None:
-            self._places = self._ruling.places_of(self._room.members)
-        if not self._room.add(vjob):
+            self._places = self._ruling.places_of(self.members)
+        if not self._come(vjob):
             return False
         if self._allowed(self._places):
             self._refused_before, self._refused = self._refused, set()
             return True
-        self._room.discard(vjob)
+        self._go(vjob)
         self._refused.add(self._ruling.kind(vjob))
         return False
 
+    def _come(self, vjob: VJob) -> bool:
+        """One more is in it, if the room of nodes allows that, or is not asked."""
+        if self._members is None:
+            return self._room.add(vjob)
+        self._members.append(vjob)
+        return True
+
+    def _go(self, vjob: VJob) -> None:
+        """The last one that has come is not in it any more."""
+        if self._members is None:
+            self._room.discard(vjob)
+        else:
+            self._members.pop()
+
     def discard(self, item: VJob) -> None:
         """See ``Room``."""
-        self._room.discard(self._ruling.without_bar(item))
+        self._go(self._ruling.without_bar(item))
         self._refused = self._refused_before
 
     def anew(self, items: Iterable[VJob]) -> LaterRoom | None:
         """See ``Room``."""
-        room = self._room.anew(map(self._ruling.without_bar, items))
+        members = list(map(self._ruling.without_bar, items))
+        if self._ruling.is_sound:
+            return LaterRoom(self._room, self._ruling, members)
+        room = self._room.anew(members)
         return None if room is None else LaterRoom(room, self._ruling)
 
     def later(self, items: Iterable[VJob], newest: VJob | None = None) -> LaterRoom | None:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from rmsplugin.decision.reasons import no_room
+from rmsplugin.decision.result import Reason
 from rmsplugin.decision.room import NodeRoom, Room, Site
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Node, VJob, VMState
@@ -157,6 +159,15 @@ class RoomBesideAll:
         self.room = self._first = room
         self._before: NodeRoom | None = None  # the room before the last ``add``, if that has gone to another one
         self._present: NodeRoom | None = None  # that of the room before the last ``add``
+
+    @property
+    def placement(self) -> Mapping[str, str]:
+        """The places of those that run."""
+        return self.room.placement
+
+    def lack(self, vjob: VJob, where: str) -> Reason:
+        """The reason why there is no room for a vjob; ``where``: see ``no_room``."""
+        return no_room(vjob, self.room, where)
 
     @property
     def by_halves(self) -> bool:

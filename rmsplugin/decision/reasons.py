@@ -17,6 +17,7 @@ from rmsplugin.model.wording import counted
 
 if TYPE_CHECKING:
     from rmsplugin.decision.room import NodeRoom
+    from rmsplugin.packing.ruled_fit import Obstacle
 
 #: From so many seconds on, hours are given as hours, and days as days.
 _HOURS, _DAYS = 3, 3
@@ -86,6 +87,29 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
     if alike not in room.refusals:
         room.refusals[alike] = _no_room(vjob, room, where)
     return room.refusals[alike]
+
+
+def refused_by_rules(vjob: VJob, obstacle: Obstacle) -> Reason:
+    """The reason: rules about VMs beside each other leave one of its VMs no node."""
+    demand = vjob.demand
+    numbers: dict[str, float | int | str] = {
+        "cpus": demand.cpus,
+        "memory_mib": demand.memory_mib,
+        "vms": len(vjob.vms),
+        "vm": obstacle.vm,
+        "nodes_with_room": obstacle.rooms,
+        "barred": max(obstacle.barred.values(), default=0),
+        "rule": ", ".join(obstacle.barred),
+    }
+    return Reason(ReasonCode.RULE, _barred(vjob, obstacle), numbers)
+
+
+def _barred(vjob: VJob, obstacle: Obstacle) -> str:
+    if not obstacle.rooms:
+        return f"needs {needs(vjob)}; no node has room for {obstacle.vm} beside those that rules keep apart or together"
+    rooms = counted(obstacle.rooms, "node")
+    barred = [f"{title} bars it from {number}" for title, number in obstacle.barred.items()]
+    return f"needs {needs(vjob)}; {rooms} with room for {obstacle.vm}, but {' and '.join(barred)}"
 
 
 def unless_preemptible(vjob: VJob) -> Reason | None:

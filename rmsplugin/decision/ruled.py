@@ -3,6 +3,9 @@
 A policy places vjob by vjob, and knows no such rule. So its decision is tried: those that shall run are placed by the
 rules, too (``rmsplugin.decision.ruled_trial``). A vjob without a place is fixed to stay out, with the rule as the
 reason. Then the policy decides once more, for the resources that are left may suit another.
+
+Policies that suspend nobody mostly ask the rules as they choose (``rmsplugin.decision.ruled_room``): their first
+decision obeys all of them.
 """
 
 from __future__ import annotations
@@ -14,14 +17,13 @@ from rmsplugin.decision.admission import out_of
 from rmsplugin.decision.later import NOT_NOW, is_barred_now
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.pausing import decide_with_pauses, may_pause
-from rmsplugin.decision.reasons import needs, sentence, starts_within
-from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
+from rmsplugin.decision.reasons import refused_by_rules, sentence, starts_within
+from rmsplugin.decision.result import Decision, Infeasible, Reason
 from rmsplugin.decision.ruled_trial import Trial
 from rmsplugin.decision.traits import Suspends
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.model.wording import counted
 from rmsplugin.packing.ruled_fit import Obstacle
 from rmsplugin.packing.search import Search
 
@@ -67,9 +69,10 @@ def _decide_in_rounds(policy: str, configuration: Configuration, parameters: Par
         trial = Trial(stated, found, _search(limited), trial, suspends=suspends)
         out = trial.out()
         for vjob, obstacle in out.items():
+            reason = refused_by_rules(vjob, obstacle)
             if vjob.target is VJobState.RUNNING:
-                return Infeasible(f"vjob {vjob.name!r} cannot run, as its target demands: it {_words(vjob, obstacle)}")
-            reasons[vjob.name] = Reason(ReasonCode.RULE, _words(vjob, obstacle), _numbers(vjob, obstacle))
+                return Infeasible(f"vjob {vjob.name!r} cannot run, as its target demands: it {reason}")
+            reasons[vjob.name] = reason
         if not out or not left or _fills_nobody_in(policy, stated, found, out, pauses=pauses):
             return _told(configuration, found, trial.placement, out, reasons)
         stated = _kept_out(stated, {vjob.name for vjob in out}, policy)
@@ -131,24 +134,3 @@ def _with_its_time(ruled: Reason | None, decided: Reason) -> Reason:
         return ruled
     words = f"{ruled.sentence}; {starts_within(shadow_s)}"
     return Reason(ruled.code, words, {**ruled.numbers, "shadow_s": shadow_s})
-
-
-def _words(vjob: VJob, obstacle: Obstacle) -> str:
-    if not obstacle.rooms:
-        return f"needs {needs(vjob)}; no node has room for {obstacle.vm} beside those that rules keep apart or together"
-    rooms = counted(obstacle.rooms, "node")
-    barred = [f"{title} bars it from {number}" for title, number in obstacle.barred.items()]
-    return f"needs {needs(vjob)}; {rooms} with room for {obstacle.vm}, but {' and '.join(barred)}"
-
-
-def _numbers(vjob: VJob, obstacle: Obstacle) -> Mapping[str, float | int | str]:
-    demand = vjob.demand
-    return {
-        "cpus": demand.cpus,
-        "memory_mib": demand.memory_mib,
-        "vms": len(vjob.vms),
-        "vm": obstacle.vm,
-        "nodes_with_room": obstacle.rooms,
-        "barred": max(obstacle.barred.values(), default=0),
-        "rule": ", ".join(obstacle.barred),
-    }

@@ -8,8 +8,9 @@ policy suspends (``rmsplugin.decision.traits``).
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from rmsplugin.decision.admission import where_it_is
 from rmsplugin.decision.resident import is_resident
@@ -69,20 +70,36 @@ class Trial:
         self._site = Site(configuration)
         self._homes = configuration.homes
         self._vjobs = [vjob for vjob in configuration.vjobs if decision.states[vjob.name] in _HOLD_MEMORY]
-        self._pinned = {vjob.name: where_it_is(self._site, vjob) for vjob in self._vjobs if self._stays(vjob)}
-        self._items = {vjob.name: self._items_of(vjob) for vjob in self._vjobs}
-        loose = [vjob for vjob in self._vjobs if vjob.name not in self._pinned]
-        musts = [vjob for vjob in loose if self._must(vjob)]
-        running = [name for name, state in decision.states.items() if state is VJobState.RUNNING]
-        preferred = {name for name in running if decision.reasons[name].code is ReasonCode.PREFERRED}
-        by_queue = suspends is Suspends.BEHIND
-        self._placing = Placing(self._site, self._items, self._pinned, musts, preferred, by_queue)
-        must = {vjob.name for vjob in musts}
-        self._others = [vjob for vjob in loose if vjob.name not in must]
-        self._claims = [vjob for vjob in self._others if self._placing.claim(vjob)]
         self.placement: Mapping[str, str] = {}
         self._shown: _Shown | None = None
         self._begun: Begun | None = None
+
+    @cached_property
+    def _pinned(self) -> Mapping[str, Mapping[str, str]]:
+        return {vjob.name: where_it_is(self._site, vjob) for vjob in self._vjobs if self._stays(vjob)}
+
+    @cached_property
+    def _items(self) -> Mapping[str, Sequence[Item]]:
+        return {vjob.name: self._items_of(vjob) for vjob in self._vjobs}
+
+    @cached_property
+    def _placing(self) -> Placing:
+        musts = [vjob for vjob in self._vjobs if vjob.name not in self._pinned and self._must(vjob)]
+        states, reasons = self._decision.states, self._decision.reasons
+        running = [name for name, state in states.items() if state is VJobState.RUNNING]
+        preferred = {name for name in running if reasons[name].code is ReasonCode.PREFERRED}
+        by_queue = self._suspends is Suspends.BEHIND
+        return Placing(self._site, self._items, self._pinned, musts, preferred, by_queue)
+
+    @cached_property
+    def _others(self) -> Sequence[VJob]:
+        """Those that are left out if they find no place."""
+        settled = {*self._pinned, *(vjob.name for vjob in self._placing.musts)}
+        return [vjob for vjob in self._vjobs if vjob.name not in settled]
+
+    @cached_property
+    def _claims(self) -> Sequence[VJob]:
+        return [vjob for vjob in self._others if self._placing.claim(vjob)]
 
     def out(self) -> dict[VJob, Obstacle]:
         """The vjobs without a place, and why; ``placement`` has the places of the others."""

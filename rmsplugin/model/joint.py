@@ -81,6 +81,13 @@ class Joint(Rule):
         return None
 
     @abstractmethod
+    def is_kept(self, standing: Standing) -> bool:
+        """Whether all VMs obey the rule where they stand, whoever came first.
+
+        It looks at the VMs of the rule once. To ask ``lets`` for each VM that there is takes many times as long.
+        """
+
+    @abstractmethod
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """As ``Rule.broken``; ``held`` are the places of the VMs of all vjobs."""
 
@@ -109,6 +116,11 @@ class Spread(Joint):
             return True
         there = standing.vms_on(node)
         return self.vms.isdisjoint(there) or self.vms.intersection(there) == {vm}
+
+    def is_kept(self, standing: Standing) -> bool:
+        """Whether no node has two of them."""
+        taken: dict[str, str] = {}
+        return all(taken.setdefault(node, vm) == vm for vm in self.vms for node in standing.nodes_of(vm))
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if a VM has come to the node of another."""
@@ -159,6 +171,11 @@ class Gather(Joint):
                     return Fence(frozenset(standing.nodes_of(other)))
         return None
 
+    def is_kept(self, standing: Standing) -> bool:
+        """Whether one node has all of them."""
+        there = [standing.nodes_of(vm) for vm in self.vms if standing.nodes_of(vm)]
+        return len(there) < 2 or len(set[str]().union(*there)) == 1
+
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if a VM has come to a node while another is elsewhere."""
         for vm, node in came:
@@ -198,6 +215,11 @@ class Lonely(Joint):
         if vm in self.vms:
             return all(other in self.vms or other in self.friends for other in standing.vms_on(node))
         return vm in self.friends or self.vms.isdisjoint(standing.vms_on(node))
+
+    def is_kept(self, standing: Standing) -> bool:
+        """Whether their nodes have no stranger."""
+        theirs = {node for vm in self.vms for node in standing.nodes_of(vm)}
+        return all(vm in self.vms or vm in self.friends for node in theirs for vm in standing.vms_on(node))
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if one of them and a stranger are on one node, and one has come there."""
@@ -250,6 +272,12 @@ class Split(Joint):
         own = self.group_of.get(vm)
         return own is None or all(self.group_of.get(other, own) == own for other in standing.vms_on(node))
 
+    def is_kept(self, standing: Standing) -> bool:
+        """Whether each node has VMs of one group at most."""
+        taken: dict[str, int] = {}
+        own = self.group_of.items()
+        return all(taken.setdefault(node, number) == number for vm, number in own for node in standing.nodes_of(vm))
+
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if a VM has come to a node with one of another group."""
         group_of = {vm: number for number, group in enumerate(self.groups) for vm in group}
@@ -291,6 +319,10 @@ class Root(Joint):
     def confines(self, vm: str, standing: Standing) -> Fence | Ban | None:
         """To its own node, if it has one."""
         return Fence(frozenset({standing.homes[vm]})) if vm in self.vms and vm in standing.homes else None
+
+    def is_kept(self, standing: Standing) -> bool:
+        """Whether each is on its own node, if it had memory on one at first."""
+        return all(standing.homes.get(vm, node) == node for vm in self.vms for node in standing.nodes_of(vm))
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if a VM comes to a node while it has memory on another."""
@@ -337,6 +369,10 @@ class Capacity(Joint):
         """To other nodes, if these are full."""
         return Ban(self.nodes) if vm in self.vms and self._is_full(vm, standing) else None
 
+    def is_kept(self, standing: Standing) -> bool:
+        """Whether no more of them are there than may be."""
+        return standing.number_on(self.vms, self.nodes) <= self.most
+
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if too many are there, and one has come that was not there before."""
         there = [(vm, node) for vm, node in held if vm in self.vms and node in self.nodes]
@@ -375,6 +411,10 @@ class Online(Joint):
         if node not in self.nodes or standing.vms_on(node):
             return True
         return standing.number_hosting(self.nodes) < self.most
+
+    def is_kept(self, standing: Standing) -> bool:
+        """Whether no more of the nodes host VMs than may do."""
+        return standing.number_hosting(self.nodes) <= self.most
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if too many of the nodes host VMs, and one of them hosts only VMs that have come."""
@@ -450,6 +490,10 @@ class Within(Joint):
         used = self.used(standing)
         return Fence(self.nodes_in(used)) if len(used) >= self.most else None
 
+    def is_kept(self, standing: Standing) -> bool:
+        """Whether no more sets are used than may be."""
+        return len(self.used(standing)) <= self.most
+
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if too many sets are used, and one of them only by VMs that have come."""
         of = {node: at for at, nodes in enumerate(self.sets) for node in nodes}
@@ -496,6 +540,10 @@ class Part(Joint):
     def confines(self, vm: str, standing: Standing) -> Fence | Ban | None:
         """As the fence or the ban says."""
         return self.rule if vm in self.vms else None
+
+    def is_kept(self, standing: Standing) -> bool:
+        """As the fence or the ban says."""
+        return all(self.rule.admits(node) for vm in self.vms for node in standing.nodes_of(vm))
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """As the fence or the ban says, for these VMs."""

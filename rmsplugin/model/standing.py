@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from rmsplugin.model.rules import Held
@@ -20,10 +20,10 @@ class _Count:
     number: int
 
 
-class _Sets(dict[str, set[str]]):
-    """Sets by name; of others, nobody."""
+class _Sets(dict[str, frozenset[str]]):
+    """Sets by name; of others, nobody. None of them changes, so that copies share them."""
 
-    def __missing__(self, name: str) -> Collection[str]:
+    def __missing__(self, name: str) -> frozenset[str]:
         return _NOBODY
 
 
@@ -48,14 +48,13 @@ class Standing:
     def _know(self, on: _Sets, of: _Sets) -> None:
         """``on``: by node, its VMs; ``of``: by VM, its nodes."""
         self._on, self._of = on, of
-        self.vms_on: Callable[[str], Collection[str]] = on.__getitem__
-        self.nodes_of: Callable[[str], Collection[str]] = of.__getitem__
+        self.vms_on: Callable[[str], frozenset[str]] = on.__getitem__
+        self.nodes_of: Callable[[str], frozenset[str]] = of.__getitem__
 
     def copy(self) -> Standing:
         """An independent copy, with the same VMs on the same nodes."""
         other = Standing(self.homes)
-        on, of = ({name: known.copy() for name, known in each.items()} for each in (self._on, self._of))
-        other._know(_Sets(on), _Sets(of))
+        other._know(_Sets(self._on), _Sets(self._of))
         return other
 
     def put(self, vm: str, node: str) -> None:
@@ -65,20 +64,36 @@ class Standing:
                 count.number += 1
         there = self._on.get(node)
         if there is None:
-            there = self._on[node] = set()
             self._hosts(node, 1)
-        there.add(vm)
+        self._on[node] = frozenset((vm,)) if there is None else there | {vm}
         its = self._of.get(vm)
-        if its is None:
-            self._of[vm] = {node}
-        else:
-            its.add(node)
+        self._of[vm] = frozenset((node,)) if its is None else its | {node}
+
+    def put_all(self, nodes: Mapping[str, str]) -> None:
+        """VMs have memory on nodes from now on: node by VM name."""
+        if self._counts or self._hosting:
+            for vm, node in nodes.items():
+                self.put(vm, node)
+            return
+        of, come = self._of, dict[str, list[str]]()
+        alone: dict[str, frozenset[str]] = {}
+        for vm, node in nodes.items():
+            vms = come.get(node)
+            if vms is None:
+                come[node], alone[node] = [vm], frozenset((node,))
+            else:
+                vms.append(vm)
+            of[vm] = of[vm] | {node} if vm in of else alone[node]
+        for node, vms in come.items():
+            self._on[node] = self._on.get(node, _NOBODY).union(vms)
 
     def remove(self, vm: str, node: str) -> None:
         """A VM has no memory on a node any more."""
         for found, key, member in ((self._on, node, vm), (self._of, vm, node)):
-            found[key].remove(member)
-            if not found[key]:
+            left = found[key] - {member}
+            if left:
+                found[key] = left
+            else:
                 del found[key]
         if node not in self._on:
             self._hosts(node, -1)

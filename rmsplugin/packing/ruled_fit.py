@@ -78,6 +78,36 @@ class RuledFit:
         self._count(vm, node, 1)
         self.standing.put(vm.name, node)
 
+    def take_all(self, vms: Iterable[VM], nodes: Mapping[str, str]) -> None:
+        """VMs are on nodes, by name, as ``take`` says."""
+        index, cpus, memory = self._index, self._cpus_of, self._memory_of
+        demand, centi_cpus, memory_mib = NOTHING, 0, 0
+        for vm in vms:
+            if vm.demand is not demand:  # most VMs of a vjob share theirs
+                demand = vm.demand
+                centi_cpus, memory_mib = demand.centi_cpus, demand.memory_mib
+            i = index.get(nodes[vm.name])
+            if i is not None:
+                cpus[i] -= centi_cpus
+                memory[i] -= memory_mib
+        self.standing.put_all(nodes)
+
+    def holds(self, vms: Iterable[VM]) -> bool:
+        """Whether all nodes together have what VMs demand; nothing is free on one that is overloaded."""
+        demands = [(vm.demand.centi_cpus, vm.demand.memory_mib) for vm in vms]
+        cpus, memory_mib = (sum(amounts) for amounts in zip(*demands, strict=True))
+        return bool(self._cpus.clip(0).sum() >= cpus and self._memory.clip(0).sum() >= memory_mib)
+
+    def expecting(self, vms: Iterable[VM]) -> RuledFit:
+        """An independent copy, for which VMs are expected; see above."""
+        other = self.copy()
+        other._gathered = _gathered(self._concerning.rules, vms)
+        return other
+
+    def short(self) -> frozenset[str]:
+        """The nodes that are up, and whose VMs take more than they have."""
+        return frozenset(self._names[i] for i in np.flatnonzero((self._cpus < 0) | (self._memory < 0)))
+
     def give_back(self, vm: VM, node: str) -> None:
         """A VM that was placed or taken is gone."""
         self._count(vm, node, -1)
@@ -211,11 +241,7 @@ def _gathered(rules: Iterable[Joint], expected: Iterable[VM]) -> dict[str, list[
 
 
 def obeys(concerning: Concerning, homes: Mapping[str, str], hosts: Mapping[str, str]) -> bool:
-    """Whether VMs on these nodes, placed one after the other, are barred from none by a rule."""
+    """Whether VMs on these nodes obey all rules."""
     standing = Standing(homes)
-    for vm, node in hosts.items():
-        for rule in concerning.of(vm):
-            if not rule.lets(vm, node, standing):
-                return False
-        standing.put(vm, node)
-    return True
+    standing.put_all(hosts)
+    return all(rule.is_kept(standing) for rule in concerning.rules)

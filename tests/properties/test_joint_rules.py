@@ -210,6 +210,7 @@ def test_where_a_rule_lets_vms_come_the_check_and_its_plain_meaning_agree(rule: 
         held = [(vm, node) for vm, its in zip("abc", places, strict=True) for node in its]
         homes = dict(held)
         sound = holds(rule, held, homes)
+        assert rule.is_kept(Standing(homes, held)) is sound, held
         for vm, node in itertools.product("abc", nodes):
             if (vm, node) in held:
                 continue

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from properties.generators import configurations
 from properties.joint_rules import holds, with_rules
 
+from rmsplugin.decision import ruled_room
 from rmsplugin.decision.fcfs import remaining_s
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, Infeasible, ReasonCode
@@ -24,6 +25,8 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 
 PARAMETERS = Parameters(search=Search(time_limit_s=3600, deterministic_limit=1))
+#: As if there were too many vjobs for a solver.
+AT_ONCE = (("easy", 0), ("conservative", 0))
 LIMITS = (100.0, 100.0, 300.0, 500.0, None)
 
 
@@ -102,11 +105,16 @@ def at_work(source: Configuration, decision: Decision, starts: Mapping[str, floa
     ]
 
 
-@pytest.mark.parametrize("policy", ["easy", "easy-preempt", "mixed", "conservative"])
+@pytest.mark.parametrize(
+    ("policy", "most_pairs"),
+    [*((policy, 20_000) for policy in ("easy", "easy-preempt", "mixed", "conservative")), *AT_ONCE],
+)
 @given(source=small())
 @settings(max_examples=few(200), deadline=None)
-def test_what_is_promised_has_a_place_by_all_rules(policy: str, source: Configuration) -> None:
-    decision = decided(policy, source)
+def test_what_is_promised_has_a_place_by_all_rules(policy: str, most_pairs: int, source: Configuration) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ruled_room, "MOST_PAIRS", most_pairs)
+        decision = decided(policy, source)
     starts = promises(source, decision)
     for at_s in starts.values():
         # A VM on a node with too few CPUs may have to stay there by a rule: then nothing has a place beside it.

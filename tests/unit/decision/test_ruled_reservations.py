@@ -14,9 +14,10 @@ from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VJob
+from rmsplugin.model.elements import Node, NodeState, VJob
 from rmsplugin.model.given_rules import given_rules
 from rmsplugin.model.joint import Capacity, Gather, Joint, Root, Spread
+from rmsplugin.model.resources import Resources
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.ruled_sums import RuledSums
 from rmsplugin.packing.search import Search
@@ -188,3 +189,24 @@ def test_of_vjobs_that_are_alike_one_is_refused_by_search_at_a_time(monkeypatch:
     found = decide("conservative", queue, rule)
     assert [found.reasons[name].numbers["shadow_s"] for name in waiting] == [300, 800, 1300, 1800]
     assert [names for names in refused if "other" in names] == [["holder", "other", "w1"]]
+
+
+def test_those_that_came_before_others_went_are_placed_closer_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``a`` and ``b`` come to one node, ``c`` and ``d`` to the other. Without ``b`` and ``d`` one is free for ``e``."""
+    monkeypatch.setattr(later, "_MOST_PAIRS", 0)
+    queue = Queue(*nodes(2, cpus=2)).add("a").add("b").add("c").add("d").add("e", cpus=2)
+    a, b, c, d, e = queue.configuration.vjobs
+    places = Places(Ruling(queue.configuration))
+    assert places.allow([a, b, c, d])
+    assert not places.allow([a, b, c, e])
+    assert places.allow([a, c, e])
+
+
+@pytest.mark.parametrize("policy", RESERVING)
+def test_no_start_is_promised_as_if_those_on_a_node_that_drains_stayed_there(policy: str) -> None:
+    """``leaves`` has to go to the first node. So ``head`` has no room there when ``short`` ends."""
+    queue = Queue(*nodes(1, cpus=3), Node("n2", Resources(3, 4096), NodeState.DRAINING))
+    queue.add("short", "n1", time_limit_s=100, preemptible=False)
+    queue.add("leaves", "n2", cpus=2, time_limit_s=500, preemptible=False).add("head", cpus=2, preemptible=False)
+    rule = Spread(frozenset({"short-0", "head-0"}))
+    assert decide(policy, queue, rule).reasons["head"].numbers["shadow_s"] == 500
