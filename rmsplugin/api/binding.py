@@ -286,7 +286,12 @@ class Engine:
     ) -> tuple[list[answers.Event], str]:
         """As ``events``, and the cursor of the answer: ``after`` of the next question, which so misses no event.
 
-        The cursor is empty where an engine of an older release answers.
+        With ``after`` these are the oldest ``limit`` events since then, and the next question goes on behind them. The
+        cursor is empty where an engine of an older release answers.
+
+        Raises:
+            RefusedError: with the status 409, one engine answers, and managers have given ``after``, or the reverse.
+                With 400, an engine of an older release answers, which takes no ``after``.
         """
         numbers = {"since": [str(since)], "limit": [str(limit)], "vjob": [vjob] if vjob else []}
         times = {"from": [f"{begin:.6f}"] if begin else [], "after": after.split(",") if after else []}

@@ -158,7 +158,7 @@ COMMA_LIST: Schema = {
     **_text("[^\\x00-\\x1f\\x7f,]+(,[^\\x00-\\x1f\\x7f,]+)*", "vjob"),
     "maxLength": 4096,
 }
-EVENT_CURSOR: Schema = {**_text(event_cursor.PATTERN, "7"), "maxLength": event_cursor.LONGEST}
+EVENT_CURSOR: Schema = {**_text(event_cursor.PATTERN, "7:0b5e3f1a"), "maxLength": event_cursor.LONGEST}
 _STATE = f"({'|'.join(VJobState)})"
 _STATES: Schema = {**_text(f"{_STATE}(,{_STATE})*", "waiting,sleeping"), "maxLength": 4096}
 _PREFERENCE: Schema = {"type": "string", "enum": list(PREFERENCES), "examples": ["running"]}
@@ -318,12 +318,13 @@ ROUTES: tuple[Route, ...] = (
         answers.EventsAnswer,
         "What happened, oldest first.",
         query=(
-            Key("since", _number(0), "only events after the one of this number"),
+            Key("since", _number(0), "only events after the one of this number, which the same engine has given"),
             Key(
                 "after",
                 EVENT_CURSOR,
-                "`cursor` of an answer: only what is told since then. Unlike `since` it misses no event of a group "
-                "whose engine is late, or did not answer",
+                "`cursor` of an answer: only what is told since then, and of more than `limit` events the oldest; the "
+                "next question goes on. Unlike `since` it misses no event of a group whose engine is late, or did not "
+                "answer. One engine refuses with 409 what managers have given, and managers what one engine has given",
             ),
             Key("vjob", JOB_NAME, "only events of vjobs of this name"),
             Key(

@@ -38,6 +38,7 @@ from rmsplugin.manager.pulse import SharedPulse
 from rmsplugin.manager.site_page import SitePage
 from rmsplugin.manager.where import WHERE, Where
 from rmsplugin.model import job_names
+from rmsplugin.model.event_cursor import LEAST_TIME
 from rmsplugin.settings import Settings
 
 #: Engines that have not answered a list within so many seconds are left out of it.
@@ -54,6 +55,11 @@ _ARRAYS = 100_000
 _BEFORE = _ROWS // 2
 #: The most pages that are asked of one engine.
 _PAGES = 100
+
+_PLACE_OF_AN_ENGINE = (
+    "this place in the events is of one engine, and managers of groups answer here: begin anew without it, or with a "
+    "time"
+)
 
 _TEXT = {"type": "string", "examples": [""]}
 #: The request between managers, which is none of the API.
@@ -349,13 +355,23 @@ class Entry:
     async def _events(self, route: Route, asked: Asked, limit: int) -> Reply:
         since, begin = asked.query.number("since", 0), asked.query.moment("from")
         after = asked.query.event_cursor("after")
-        before = after or site_events.start(time.time())
+        if 0 < since < LEAST_TIME or (after is not None and not after.is_of_managers):
+            raise RefusedError(_PLACE_OF_AN_ENGINE)
+        before = after or site_events.start(time.time(), since, begin)
         common = f"{route.path}?limit={limit}" + "".join(_chosen(asked, ("vjob", "node", "user", "kind")))
-        handed = {
-            group: self._handed(route, asked, common + site_events.part_of(group, after, since, begin))
-            for group in self._groups()
-        }
-        replies, errors = await self._hands.ask_each(handed, _LIST_S)
+
+        async def ask(parts: Mapping[str, str]) -> tuple[dict[str, Reply], dict[str, RmspluginError]]:
+            handed = {group: self._handed(route, asked, common + part) for group, part in parts.items()}
+            return await self._hands.ask_each(handed, _LIST_S)
+
+        parts = {group: site_events.part_of(group, after, since, begin) for group in self._groups()}
+        replies, errors = await ask(parts)
+        if after is not None:
+            if again := site_events.once_more(after, replies, errors, since, begin):
+                more, failed = await ask(again)
+                replies = {group: reply for group, reply in replies.items() if group not in again} | more
+                errors = {group: error for group, error in errors.items() if group not in again} | failed
+            replies = site_events.oldest(replies, limit)
         found = self._merged(route, replies, errors, limit)
         found["events"] = [each for each in found["events"] if each["id"] > since]
         return {**found, **({"cursor": cursor} if (cursor := site_events.told(before, replies)) else {})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import textwrap
 import time
@@ -23,13 +24,15 @@ from rmsplugin.cli.shared.table import (
     time_of,
 )
 from rmsplugin.cli.shared.unknown_names import sentences_of_unknown
-from rmsplugin.errors import UnavailableError, WrongOrderError
+from rmsplugin.errors import RefusedError, UnavailableError, WrongOrderError
 from rmsplugin.model.event_kinds import GROUPS
 
 if TYPE_CHECKING:
     from rmsplugin.api.answers import Event
     from rmsplugin.api.binding import Engine
 
+#: The HTTP statuses of a place of others, and of a question that an older release does not know.
+_CONFLICT, _NOT_UNDERSTOOD = 409, 400
 #: Pause between two looks for new events.
 _FOLLOW_S = 1.0
 
@@ -52,9 +55,9 @@ def add_command(commands: options.Commands) -> None:
         "show what happened, oldest first",
         _events,
         """
-        With --follow and --json, one JSON object a line. Without --follow, the document has a cursor: with --since it
-        has what is told later, and misses nothing as long as that is no more than --limit. A number does so only where
-        one engine has all groups.
+        With --follow and --json, one JSON object a line. Without --follow, the document has a cursor: --since with it
+        gives what is told later, and of more than --limit events the oldest. The next cursor goes on behind them, so
+        nothing is missed. A number gives the newest, and misses none only where one engine has all groups.
 
         kinds of events:
         {kinds}
@@ -95,7 +98,7 @@ def add_command(commands: options.Commands) -> None:
         metavar="LIMIT",
         type=options.number_of_rows,
         default=100,
-        help="at most the newest N (default: %(default)s)",
+        help="at most the newest N; since a cursor, the oldest (default: %(default)s)",
     )
     add_table_options(events, FIELDS, "id,time,vjob,vm,node,kind,message")
 
@@ -109,7 +112,10 @@ def _kinds() -> Iterator[str]:
 
 
 class _Since(NamedTuple):
-    """Where events begin: behind that of a number, behind a cursor, or at a time in seconds since the epoch."""
+    """Where events begin: behind that of a number, behind a cursor, or at a time in seconds since the epoch.
+
+    With a cursor, the number is for an engine of an older release, which knows no cursors.
+    """
 
     number: int = 0
     time: float = 0.0
@@ -119,19 +125,20 @@ class _Since(NamedTuple):
 def _since(text: str) -> _Since:
     if text.isdecimal():
         return _Since(number=options.whole_number(text))
-    if "," in text and text.partition(",")[0].isdecimal():
-        return _Since(cursor=_cursor(text))
+    if re.match("[0-9]+[,:]", text):
+        return _cursor(text)
     try:
         return _Since(time=options.past_time(text))
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}; and it is not a whole number") from None
 
 
-def _cursor(text: str) -> str:
+def _cursor(text: str) -> _Since:
     from rmsplugin.model.event_cursor import EventCursor
 
     try:
-        return str(EventCursor.parse(text))
+        cursor = EventCursor.parse(text)
+        return _Since(number=cursor.number, cursor=str(cursor))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
 
@@ -140,20 +147,29 @@ def _events(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
     engine = find_engine(arguments)
 
-    def read(since: _Since, limit: int) -> tuple[list[Event], _Since]:
-        """The events, and where the next ones begin."""
+    def ask(since: _Since, limit: int) -> tuple[list[Event], str]:
         wanted = {key: getattr(arguments, key) for key in ("node", "user", "kind")}
-        rows, cursor = engine.events_and_cursor(
-            since=since.number,
+        return engine.events_and_cursor(
+            since=0 if since.cursor else since.number,
             after=since.cursor,
             vjob=arguments.vjob or "",
             limit=limit,
             begin=since.time,
             wanted=wanted,
         )
-        if cursor:
-            return rows, _Since(time=since.time, cursor=cursor)
-        return rows, since._replace(number=max([since.number, *(int(row.get("id") or 0) for row in rows)]))
+
+    def read(since: _Since, limit: int) -> tuple[list[Event], _Since]:
+        """The events, and where the next ones begin."""
+        try:
+            rows, cursor = ask(since, limit)
+        except RefusedError as error:
+            if error.status == _CONFLICT:
+                raise WrongOrderError(str(error)) from None
+            if error.status != _NOT_UNDERSTOOD or not since.cursor:
+                raise
+            rows, cursor = ask(since._replace(cursor=""), limit)  # an engine of an older release goes on from a number
+        number = max([since.number, _number_of(cursor), *(int(row.get("id") or 0) for row in rows)])
+        return rows, _Since(number, since.time, cursor)
 
     rows, following = read(arguments.since, arguments.limit)
     # Events name no users: those of whom there are some are known.
@@ -178,10 +194,17 @@ def _events(arguments: argparse.Namespace) -> int:
         rows, following = _await_events(read, following)
 
 
+def _number_of(cursor: str) -> int:
+    """The number of a cursor, for who goes on without one; 0: it is of no engine."""
+    own = cursor.partition(",")[0].partition(":")[0]
+    return int(own) if own.isdecimal() else 0
+
+
 def _notes(arguments: argparse.Namespace, engine: Engine, shown: int, *, kinds: bool) -> Iterator[str]:
     """What a list does not show of itself; with ``kinds`` also which kinds there are, where it is empty."""
     if shown == arguments.limit and arguments.since != _Since():
-        yield f"only the newest {shown} events are shown; see --limit"
+        which = "oldest" if arguments.since.cursor else "newest"
+        yield f"only the {which} {shown} events are shown; see --limit"
     if kinds and arguments.kind and not shown:
         newest = engine.events(limit=options.MOST_ROWS)
         there = sorted({event["kind"] for event in newest})

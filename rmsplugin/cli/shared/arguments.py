@@ -23,6 +23,8 @@ MOST_ROWS = 10_000
 JOB_HELP = "job id, or elements of a job array: ARRAYID, ARRAYID_INDEX or 'ARRAYID_[1-3,7]'"
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _AGE = re.compile(r"(\d{1,6})([dhm])")
+#: The largest number of the API, and its digits: a manager numbers events by microseconds.
+_LARGEST, _DIGITS = 2**53, 16
 #: How many days ago these began.
 _DAYS = {"today": 0, "yesterday": 1}
 _VM = re.compile(r"\d{1,6}|vjob\d{1,10}-\d{1,6}")
@@ -118,7 +120,7 @@ def whole_number(text: str) -> int:
     """A number from 0 on."""
     if not re.fullmatch(r"[0-9]+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
-    if len(text) > 15:
+    if len(text) > _DIGITS or int(text) > _LARGEST:
         raise argparse.ArgumentTypeError(f"{text[:15]}... is too large")
     return int(text)
 

@@ -765,6 +765,11 @@ class Ledger:
         insert(self._db, "events", row)
         self._noted.append(partial(self.tally.happened, kind))
 
+    @property
+    def identity(self) -> str:
+        """The ledger whose numbers of events these are, in eight hexadecimal digits: copies of it have the same."""
+        return str(self._rows("select id from identity", [])[0]["id"])
+
     def newest_event(self) -> int:
         """The id of the newest event; 0: there is none."""
         return int(self._rows("select ifnull(max(id), 0) as newest from events", [])[0]["newest"])
@@ -779,6 +784,7 @@ class Ledger:
         nodes: Collection[str] = (),
         users: Collection[str] = (),
         kinds: Collection[str] = (),
+        oldest: bool = False,
     ) -> list[Event]:
         """The newest ``limit`` events that fit, oldest first.
 
@@ -790,6 +796,7 @@ class Ledger:
             nodes: only those that name one of these nodes; none: all.
             users: only those of vjobs of these users, as long as the ledger remembers the vjob; none: all.
             kinds: only those of these kinds; none: all.
+            oldest: the oldest ``limit`` events in place of the newest.
         """
         conditions = ["id > ?", "time >= ?"]
         parameters: list[Any] = [since, begin]
@@ -806,5 +813,7 @@ class Ledger:
             if values:
                 conditions.append(condition)
                 parameters.append(json.dumps(list(values)))
-        sql = f"select * from events where {' and '.join(conditions)} order by id desc limit ?"
-        return [Event(**row) for row in reversed(self._rows(sql, [*parameters, limit]))]
+        order = "asc" if oldest else "desc"
+        sql = f"select * from events where {' and '.join(conditions)} order by id {order} limit ?"
+        found = [Event(**row) for row in self._rows(sql, [*parameters, limit])]
+        return found if oldest else found[::-1]

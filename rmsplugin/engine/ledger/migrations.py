@@ -428,6 +428,13 @@ def m033_lateness(db: Database) -> None:
     )
 
 
+@migrations()
+def m034_identity(db: Database) -> None:
+    """The identity of the ledger, by which readers of its events know it. Copies keep it."""
+    db.execute("create table identity (id text not null)")
+    db.execute("insert into identity values (lower(hex(randomblob(4))))")
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

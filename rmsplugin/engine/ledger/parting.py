@@ -77,6 +77,8 @@ def own_part(
         hosts = [host for host, name in group_of.items() if name == group]
         for table, column in _OF_NODES:
             _delete_where_not(db, table, column, hosts)
+        # It numbers its events by itself from now on.
+        db.execute("update identity set id = lower(hex(randomblob(4)))")
         # Its part of a store that all nodes mount is another one, and is set up when it is used first.
         db.execute("delete from stores where name = ?", [SHARED])
 

@@ -42,9 +42,10 @@ from rmsplugin.engine.serve.user_reports import UserReports
 from rmsplugin.engine.serve.waits import Waits
 from rmsplugin.engine.serve.wanted_vjobs import WantedVJobs
 from rmsplugin.engine.territory.territory import Territory
-from rmsplugin.errors import NotFoundError, UnavailableError
+from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
 from rmsplugin.live_page.scene import Viewer
 from rmsplugin.live_page.values import values_of
+from rmsplugin.model.event_cursor import LEAST_TIME, EventCursor
 from rmsplugin.model.preferences import PREFERENCES
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
@@ -54,6 +55,10 @@ T = TypeVar("T")
 #: Who asks how the engine is must be told when its disk, or a file server, hangs; in seconds.
 _LEDGER_S = 1.5
 _LAST_EXIT_CODE = 255
+_PLACE_OF_MANAGERS = (
+    "this place in the events is of managers of groups, and one engine answers here: begin anew without it, or with a "
+    "time"
+)
 _LAST_SIGNAL = 127
 _MOST_RESTARTS = (1 << 32) - 1
 
@@ -538,36 +543,48 @@ class Routes:
 
     async def _events(self, asked: Asked) -> Reply:
         since, after = asked.query.number("since", 0), asked.query.event_cursor("after")
-        if after is not None and after.groups:
-            raise parsing.BadRequestError("after is the cursor of a manager, and this is the engine of one ledger")
-        since = since if after is None else max(since, after.number)
+        if since >= LEAST_TIME or (after is not None and after.is_of_managers):
+            raise RefusedError(_PLACE_OF_MANAGERS)
         limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
         vjob, begin = asked.query.job_name("vjob"), asked.query.moment("from")
         nodes, users, kinds = (asked.query.words(key) for key in ("node", "user", "kind"))
 
         def read() -> Reply:
             name, sight, whose = own_name(self._ledger, vjob), self._sight(asked), users
+            ledger, begins = self._ledger.identity, since
+            if after is not None and after.ledger in ("", ledger):  # of another ledger all are told
+                begins = max(since, after.number)
             if not sight.all_jobs and vjob:
                 self._for(asked).require(asked.uid, vjob)
             elif not sight.all_jobs:
                 whose = frozenset({user_name(asked.uid)})
                 if users and users.isdisjoint(whose):
-                    return {"events": [], "cursor": str(since)}
+                    return {"events": [], "cursor": str(EventCursor(begins, ledger))}
             # Before the events are read: one that comes in between is told next time. To whom not all is told, the
             # number of another one's event would tell that something has happened. In a ledger that was restored it is
-            # lower than ``since``.
+            # lower than ``begins``.
             if sight.all_jobs:
                 newest = self._ledger.newest_event()
             else:
                 newest = max((each.id for each in self._ledger.events(vjob=name, users=whose, limit=1)), default=0)
             events = self._ledger.events(
-                since=since, vjob=name, limit=limit, begin=begin, nodes=nodes, users=whose, kinds=kinds
+                since=begins,
+                vjob=name,
+                limit=limit,
+                begin=begin,
+                nodes=nodes,
+                users=whose,
+                kinds=kinds,
+                oldest=after is not None,
             )
             if vjob and not events:
                 self._for(asked).require(asked.uid, vjob)  # a vjob that does not exist is an error
             told = events if sight.events_of_nodes else [event for event in events if event.vjob]
-            last = max([newest, *(event.id for event in events)])
-            return {"events": veiled_views.events(told, sight), "cursor": str(last)}
+            if after is not None and len(events) >= limit:  # the next question goes on behind these
+                last = events[-1].id if events else min(begins, newest)
+            else:
+                last = max([newest, *(event.id for event in events)])
+            return {"events": veiled_views.events(told, sight), "cursor": str(EventCursor(last, ledger))}
 
         return await self._do(asked, read)
 

@@ -810,6 +810,40 @@ def test_follow_shows_each_event_once_and_waits_for_a_restarted_engine(site: Pat
     assert errors == "rmsplugin events: busy; waiting for it\n"
 
 
+def test_follow_goes_on_by_numbers_at_an_engine_of_an_older_release(site: Path, engine: FakeEngine) -> None:
+    """An engine takes over that has no cursors yet, and later one that has them again."""
+    words = "the query has the key 'after', which this request does not have (it has: limit, since)"
+    answers: list[Callable[[dict[str, str]], Answer]] = [
+        lambda query: (200, {"events": [event(7)], "cursor": "9:0123abcd"}),
+        lambda query: (400, {"error": words}) if "after" in query else (200, {"events": []}),
+        lambda query: (200, {"events": [event(10)]}) if query["since"] == "9" else (200, {"events": [event(1)]}),
+        lambda query: (200, {"events": [event(11)], "cursor": "11:0123abcd"}) if query["since"] == "10" else (500, {}),
+        lambda query: (200, {"events": [], "cursor": "11:0123abcd"}),
+    ]
+    engine.answers["/v1/events"] = lambda query: (answers.pop(0) if answers[1:] else answers[0])(query)
+    process = subprocess.Popen(
+        [PROGRAM, "events", "--follow", "--noheader", "--format=id"],
+        env=environment(site),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(3)] == ["7\n", "10\n", "11\n"]
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, rest, errors) == (130, "", "")
+
+
+def test_a_place_in_the_events_that_is_refused_is_wrong_input(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/events", {"error": "this place is of others"}, status=409)
+    for more in ((), ("--follow",)):
+        done = run(site, "events", "--since", "1764590000000000,a:2:0123abcd", *more)
+        assert (done.returncode, done.stderr) == (2, "rmsplugin events: this place is of others\n")
+    asked = "/v1/events?since=0&limit=100&after=1764590000000000,a%3A2%3A0123abcd"
+    assert {each[1] for each in engine.requests} == {asked}
+
+
 # -- operations ----------------------------------------------------------------------------------------------------
 
 

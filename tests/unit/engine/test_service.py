@@ -308,11 +308,32 @@ def test_a_job_that_the_engine_has_not_met_is_looked_up_in_slurm(served: Served)
     assert "has not met it yet" in answer["vjob"]["reason"]
     assert served.ask("GET", f"/v1/events?vjob={job}") == (
         200,
-        {"events": [], "cursor": str(served.ledger.newest_event())},
+        {"events": [], "cursor": f"{served.ledger.newest_event()}:{served.ledger.identity}"},
     )
     assert served.ask("GET", f"/v1/jobs/{job}/decisions") == (200, {"decisions": []})
     served.add_vjob(12, ME)
     assert served.ask("GET", "/v1/jobs/12")[1]["vjob"]["reason"] == "for a test"
+
+
+def test_who_reads_on_is_told_the_oldest_events_first_and_all_of_another_ledger(served: Served) -> None:
+    def read(after: str) -> tuple[list[str], str]:
+        answer = served.ask("GET", f"/v1/events?kind=test&limit=2&after={after}")[1]
+        return [each["message"] for each in answer["events"]], answer["cursor"]
+
+    ledger = served.ledger
+    begin = served.ask("GET", "/v1/events")[1]["cursor"]
+    for number in range(5):
+        ledger.event("test", f"number {number}")
+    told, cursor = read(begin)
+    assert told == ["number 0", "number 1"]
+    told, cursor = read(cursor)
+    assert told == ["number 2", "number 3"]
+    told, cursor = read(cursor)
+    assert (told, cursor) == (["number 4"], f"{ledger.newest_event()}:{ledger.identity}")
+    other = f"{ledger.newest_event()}:{'0' * 8}"
+    assert read(other)[0] == ["number 0", "number 1"]
+    assert read(str(ledger.newest_event() - 1))[0] == ["number 4"], "a place of any ledger"
+    assert served.ask("GET", f"/v1/events?limit=0&after={begin}")[1] == {"events": [], "cursor": begin}
 
 
 def test_a_job_that_is_unknown_or_no_vjob_is_an_error_of_every_question(served: Served) -> None:
