@@ -143,6 +143,11 @@ install_packages() {
     forbid_service_starts
     quietly "reading the lists of Debian packages" apt-get -q -o DPkg::Lock::Timeout=300 update ||
         give_up "apt-get update failed (see above): is the network up, are /etc/apt/sources.list* right?"
+    if [ -n "$(ls /var/lib/dpkg/updates)" ]; then
+        quietly "ending an installation that was interrupted" \
+            env DEBIAN_FRONTEND=noninteractive dpkg --force-confold --configure -a ||
+            give_up "dpkg could not end an installation that was interrupted (see above)"
+    fi
     # Only now apt says which CRIU there is.
     # shellcheck disable=SC2046 # words, not one word
     set -- $(missing_packages)
