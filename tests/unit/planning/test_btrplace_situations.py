@@ -1,18 +1,21 @@
 """The situations of BtrPlace's public tests, constraint by constraint, as values: what has to come out of each.
 
-They are those of the tests of its constraints' solvers (version 1.12) that have a rule here, and are not in
-``test_ruled_situations``. Where an answer differs, the row says why. docs/operator/placement-rules.md says which
+They are those of the tests of its constraints' solvers (version 1.12) that can be said by rules here, and are not
+in ``test_ruled_situations``. Where an answer differs, the row says why. docs/operator/placement-rules.md says which
 constraints have no rule here, and which tests are not rebuilt.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-from unit.situations import planned, situation
+from unit.situations import PARAMETERS, planned, situation
 
+from rmsplugin.instance import parse
 from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Part, Split, Spread, Within
 from rmsplugin.model.rules import Ban, Fence
 
@@ -32,6 +35,30 @@ def among(*vms: str, discrete: bool, groups: Collection[list[str]] = PAIRS) -> t
     return within, {"rule": "fence", "vms": list(vms), "nodes": nodes, "discrete": discrete}
 
 
+def kept_free(node: str, cpu: int) -> dict[str, Any]:
+    """What VMs may not have of a node's CPUs: they may have the others."""
+    return {"rule": "reserve", "nodes": [node], "cpu": cpu}
+
+
+def each_to_its_own(*, discrete: bool) -> tuple[dict[str, Any], ...]:
+    """Three groups of VMs, each on its own set of nodes."""
+    of = (("123", ["n1", "n2"]), ("456", ["n3", "n4"]), ("7", ["n5"]))
+    return tuple({"rule": "fence", "vms": list(vms), "nodes": nodes, "discrete": discrete} for vms, nodes in of)
+
+
+#: Two groups of VMs on two of three sets of nodes. 7 and 8 are in no group.
+GROUPED = {"n1": ["1", "3", "8"], "n2": ["2"], "n3": ["4", "6"], "n4": ["5"], "n5": ["7"]}
+#: The same, but one of the second group is on a node of the first one.
+STRAYED = {**GROUPED, "n2": ["2", "6"], "n3": ["4"]}
+
+
+def changing(*, discrete: bool) -> tuple[dict[str, Any], ...]:
+    """The first group is to take the set of the second one, which goes to one of the two other sets."""
+    first = among("1", "2", "3", discrete=discrete, groups=(["n1", "n2"], ["n3", "n4"], ["n5"]))
+    second = among("4", "5", "6", discrete=discrete, groups=(["n1", "n2"], ["n5"]))
+    return (*first, *second, {"rule": "fence", "vms": ["1", "2", "3"], "nodes": ["n3", "n4"], "discrete": discrete})
+
+
 ROOT_1 = {"rule": "root", "vms": ["1"]}
 BARRED = tuple({"rule": "ban", "vms": [vm], "nodes": ["n2"]} for vm in ("1", "4"))
 
@@ -44,6 +71,8 @@ class Row(NamedTuple):
         rules: in the form of an instance; ``waiting`` VMs want to run, ``targets`` are fixed states.
         actions: the kinds of actions of the whole plan, sorted.
         ends: the node of some VMs in the end, of those that are told.
+        cpu: the CPUs of each node, or those of all; ``demands``: those of the VMs that have other than one.
+        preemptible: the running VMs that may be suspended.
     """
 
     hosts: Mapping[str, list[str]]
@@ -52,7 +81,9 @@ class Row(NamedTuple):
     ends: Mapping[str, str] = {}
     waiting: tuple[str, ...] = ()
     targets: Mapping[str, str] = {}
-    cpu: int = 4
+    cpu: int | Mapping[str, int] = 4
+    demands: Mapping[str, int] = {}
+    preemptible: tuple[str, ...] = ()
 
 
 ROWS = {
@@ -237,14 +268,113 @@ ROWS = {
         [],
         {"2": "n2"},
     ),
+    # CSplitAmongTest, as a fence for each group; where the sets are not known, as one of the sets for each group
+    "split among: in the end, one that strayed goes back to its group": Row(
+        STRAYED,
+        each_to_its_own(discrete=True),
+        ["migrate"],
+        {"1": "n1", "2": "n2", "3": "n1", "4": "n3", "5": "n4", "7": "n5", "8": "n1"},
+    ),
+    "split among: all along, one has strayed before; there it is no plan, here it goes back": Row(
+        STRAYED,
+        each_to_its_own(discrete=False),
+        ["migrate"],
+        {"1": "n1", "2": "n2", "3": "n1", "4": "n3", "5": "n4", "7": "n5", "8": "n1"},
+    ),
+    "split among: in the end, two groups have changed their sets": Row(
+        GROUPED, changing(discrete=True), ["migrate"] * 6, {"7": "n5", "8": "n1"}
+    ),
+    "split among: all along, none can be the first to leave; there it is no plan, here they are saved": Row(
+        GROUPED, changing(discrete=False), ["resume"] * 6 + ["suspend"] * 6, {"7": "n5", "8": "n1"}
+    ),
+    # CResourceCapacityTest, as a reserve of what is beyond the amount, on one of the nodes
+    "resource capacity: enough for those that run, and one that is asleep": Row(
+        {"n1": ["1", "2"], "n2": [], "n3": ["3", "4"]},
+        (kept_free("n2", 5),),
+        [],
+        waiting=("5",),
+        cpu=5,
+        demands={"1": 2, "2": 3, "3": 3, "5": 5},
+    ),
+    "resource capacity: one too many leaves": Row(
+        {"n1": ["1", "2"], "n2": ["3", "4", "5"], "n3": []},
+        (kept_free("n2", 1),),
+        ["migrate"],
+        {"1": "n1", "2": "n1"},
+        cpu=5,
+        demands={"1": 2, "2": 3, "3": 3},
+    ),
+    "resource capacity: of all that two nodes have; two leave for one that begins": Row(
+        {"n1": ["1", "2"], "n2": ["3", "4"], "n3": []},
+        (fence("5", "n1"),),
+        ["migrate", "migrate", "run"],
+        {"1": "n3", "2": "n3", "3": "n2", "4": "n2", "5": "n1"},
+        ("5",),
+        {"5": "running"},
+        5,
+        {"1": 2, "2": 3, "3": 3, "5": 5},
+    ),
+    "resource capacity: one that gets more is too much for the node": Row(
+        {"n1": ["1", "2"], "n2": []}, (kept_free("n1", 1),), ["migrate"], cpu=5, demands={"1": 3, "2": 3}
+    ),
+    "resource capacity: more than may be, and nowhere else to go; there it is no plan, here the last is saved": Row(
+        {"n1": ["1", "2"]},
+        (kept_free("n1", 2),),
+        ["suspend"],
+        {"1": "n1"},
+        cpu=5,
+        demands={"1": 3, "2": 2},
+        preemptible=("1", "2"),
+    ),
+    "resource capacity: one leaves, and another begins there": Row(
+        {"n1": ["1", "2"], "n2": []},
+        (kept_free("n1", 1), fence("4", "n1")),
+        ["migrate", "run"],
+        {"1": "n2", "2": "n1", "4": "n1"},
+        ("4",),
+        {"4": "running"},
+        5,
+        {"1": 3, "4": 3},
+    ),
+    # CPreserveTest, as a demand that has grown from three CPUs to five
+    "preserve: one that gets more, or the one beside it, leaves": Row(
+        {"n1": ["1", "2"], "n2": ["3"]},
+        (),
+        ["migrate"],
+        {"3": "n2"},
+        cpu={"n1": 7, "n2": 10},
+        demands={"1": 3, "2": 5, "3": 5},
+    ),
 }
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 def test_each_situation_has_its_plan(row: Row) -> None:
-    found = planned(situation(row.hosts, *row.rules, waiting=row.waiting, cpu=row.cpu, targets=row.targets))
+    found = planned(
+        situation(
+            row.hosts,
+            *row.rules,
+            waiting=row.waiting,
+            cpu=row.cpu,
+            targets=row.targets,
+            demands=row.demands,
+            preemptible=row.preemptible,
+        )
+    )
     assert sorted(str(action.kind) for action in found.plan.actions()) == row.actions
     assert {vm: found.target[vm].node for vm in row.ends} == row.ends
+
+
+@pytest.mark.parametrize(("kept_mib", "node"), [(0, "n1"), (3072, "n0")])
+def test_the_node_with_most_room_is_the_one_with_most_beside_what_is_kept_free(kept_mib: int, node: str) -> None:
+    """CResourceCapacityTest: BtrPlace's search prefers that node. Here a policy does, and by memory."""
+    data = {
+        "nodes": [{"name": name, "cpu": 4, "memory_mib": mib} for name, mib in (("n0", 5120), ("n1", 7168))],
+        "vjobs": [{"name": "j1", "state": "waiting", "vms": [{"name": "1", "cpu": 1, "memory_mib": 3072}]}],
+        "rules": [{"rule": "reserve", "nodes": ["n1"], "memory_mib": kept_mib}] if kept_mib else [],
+    }
+    found = planned(parse(json.dumps(data), "room"), replace(PARAMETERS, policy="load-sharing"))
+    assert found.target["1"].node == node
 
 
 GROUPS = (frozenset("12"), frozenset("345"), frozenset("67"))
@@ -269,6 +399,17 @@ MISPLACED: Mapping[str, tuple[Joint, Mapping[str, str], str]] = {
     "capacity of one node, too many": (Capacity(frozenset({"n1"}), frozenset("124"), 1), {"n1": "14"}, "14"),
     "among, in one group": (Within(TWO, frozenset("125"), 1), {"n1": "1", "n2": "23"}, ""),
     "among, in two groups": (Within(TWO, frozenset("125"), 1), {"n1": "1", "n2": "23", "n3": "5"}, "5"),
+    "split among, each in its own": (Part(frozenset("456"), Fence(TWO[1])), {"n1": "13", "n2": "2", "n3": "46"}, ""),
+    "split among, one elsewhere; there it is the whole group": (
+        Part(frozenset("456"), Fence(TWO[1])),
+        {"n1": "13", "n2": "2", "n3": "4", "n4": "5", "n5": "6"},
+        "6",
+    ),
+    "split among, one with another group; there it is both groups": (
+        Part(frozenset("456"), Fence(TWO[1])),
+        {"n1": "13", "n2": "26", "n3": "4", "n4": "5", "n5": "7"},
+        "6",
+    ),
     "ban, elsewhere": (Part(frozenset("1"), Ban(frozenset({"n3", "n4"}))), {"n1": "12", "n2": "3", "n3": "4"}, ""),
     "ban, there": (Part(frozenset("1"), Ban(frozenset({"n1", "n3"}))), {"n1": "12", "n2": "3", "n3": "4"}, "1"),
     "fence, inside": (Part(frozenset("1"), Fence(frozenset({"n1", "n2"}))), {"n1": "12", "n3": "4"}, ""),
