@@ -148,8 +148,9 @@ def _to_move(rule: Joint, way: _Way, fixed: Collection[str]) -> Collection[str]:
             hosting = [node for node in way.fit.standing.nodes() if node in rule.nodes]
             hosting.sort(key=lambda node: (not on(node).isdisjoint(fixed), len(on(node)), node))
             return frozenset[str]().union(*map(on, hosting[: len(hosting) - rule.most]))
-        case Lonely():
-            return rule.vms
+        case Lonely():  # they leave strangers; from the nodes of those that are fixed strangers go
+            shut = frozenset[str]().union(*map(way.fit.standing.nodes_of, rule.vms.intersection(fixed)))
+            return rule.vms.union(*(way.fit.standing.vms_on(node) - rule.friends for node in shut))
     assert rule.names is not None, "only these two are about all VMs"
     return rule.names
 

@@ -127,6 +127,15 @@ def test_whoever_a_rule_bars_from_where_first_fit_has_it_goes_to_another_node(
     assert states(decide("easy", with_rules(queue, *rules)))["wide"] == "running"
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_strangers_move_from_the_node_of_one_that_is_alone_and_does_not_migrate(policy: str, decide: Decide) -> None:
+    """Three nodes have a CPU free each. First Fit has ``b`` beside ``a``, which stays, and has to be alone."""
+    queue = Queue(*nodes(3, cpus=2)).add("a", "n1", time_limit_s=100).add("b", "n2", time_limit_s=100)
+    queue.add("c", "n3", time_limit_s=100).add("wide", cpus=2, time_limit_s=100)
+    found = decide(policy, with_rules(queue, Root(frozenset({"a-0"})), Lonely(frozenset({"a-0"}))))
+    assert found.placement == {"a-0": "n1", "b-0": "n2", "c-0": "n2", "wide-0": "n3"}
+
+
 def test_those_that_move_host_on_no_more_nodes_than_may(decide: Decide) -> None:
     """First Fit has ``a`` and ``c`` on the first two nodes; but ``r`` stays on the third, and two may host VMs."""
     queue = Queue(*nodes(3, cpus=4)).add("a", "n1", cpus=3, time_limit_s=100).add("c", "n3", cpus=2, time_limit_s=100)
