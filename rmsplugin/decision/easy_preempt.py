@@ -34,6 +34,8 @@ def easy_preempt(configuration: Configuration, parameters: Parameters) -> Decisi
     draft, kept = keep_or_await(configuration, parameters, effort)
     if isinstance(kept, Infeasible):
         return kept
+    if kept.room.site.ruling is not None:
+        kept.room.site.ruling.packs = True
     walk = _Walk(draft, kept.room, parameters)
     walk.walk()
     unchanged = kept.near is not None and walk.room.names == kept.near.names

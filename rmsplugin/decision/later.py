@@ -48,8 +48,13 @@ class Ruling:
     """All that is the same at each time: nodes, rules, the order of the queue, and the limits of searches."""
 
     def __init__(self, configuration: Configuration, budget: Budget | None = None) -> None:
-        """``budget``: of all integer programs together; None: none is asked."""
+        """``budget``: of all integer programs together; None: none is asked.
+
+        ``packs``: whether the policy starts only what fits packed from scratch. Then a start is promised only at a time
+        at which it fits so, too.
+        """
         self.configuration, self.budget = configuration, budget
+        self.packs = False
         self._position = {vjob.name: number for number, vjob in enumerate(configuration.vjobs)}
         self._without: dict[str, VJob] = {}
         self._kinds: dict[str, Hashable] = {}
@@ -324,7 +329,7 @@ class LaterRoom:
     """Implements ``Room`` by rules, and by the room of nodes. Each has its own places, once a vjob is added to it.
 
     Places by rules are places by capacity, too, where all that run are on nodes that are up, and that have enough for
-    them. Elsewhere the room of nodes is asked besides.
+    them. Elsewhere the room of nodes is asked besides, and so it is for a policy that packs from scratch.
     """
 
     by_halves = True
@@ -387,7 +392,7 @@ class LaterRoom:
     def anew(self, items: Iterable[VJob]) -> LaterRoom | None:
         """See ``Room``."""
         members = list(map(self._ruling.without_bar, items))
-        if self._ruling.is_sound:
+        if self._ruling.is_sound and not self._ruling.packs:
             return LaterRoom(self._room, self._ruling, members)
         room = self._room.anew(members)
         return None if room is None else LaterRoom(room, self._ruling)

@@ -87,7 +87,11 @@ class RoomNow(Room[VJob], Protocol):
 def room_by_rules(admitted: NodeRoom, parameters: Parameters) -> RoomNow:
     """The room of a policy that suspends nobody; ``admitted``: those that run; it is changed."""
     here = None if _waits_for_a_trial(admitted, parameters) else _where_all_are(admitted)
-    return RoomBesideAll(admitted) if here is None else RuledRoom(admitted, here)
+    if here is not None:
+        return RuledRoom(admitted, here)
+    if admitted.site.ruling is not None:
+        admitted.site.ruling.packs = True
+    return RoomBesideAll(admitted)
 
 
 def _waits_for_a_trial(room: NodeRoom, parameters: Parameters) -> bool:

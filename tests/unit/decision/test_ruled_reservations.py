@@ -56,6 +56,24 @@ def test_a_start_is_reserved_for_a_vjob_that_waits_for_a_rule(policy: str) -> No
 
 
 @pytest.mark.parametrize("policy", RESERVING)
+def test_one_starts_at_the_time_that_it_was_promised(policy: str) -> None:
+    """When ``w`` has ended, ``head`` has room beside all where they are; First Fit has them in its way even then."""
+    limits_s = {"y": 500, "z": 600, "x": 700, "w": 100}
+    cpus, where = {"y": 1, "z": 2, "x": 3, "w": 1}, {"y": "n1", "z": "n2", "x": "n1", "w": "n2"}
+
+    def decided(after_s: float) -> Decision:
+        queue = Queue(*nodes(2, cpus=4))
+        for name, limit_s in limits_s.items():
+            if limit_s > after_s:
+                queue.add(name, where[name], cpus=cpus[name], time_limit_s=limit_s)
+        return decide(policy, queue.add("head", cpus=2, time_limit_s=50), Gather(frozenset({"head-0"})))
+
+    promised_s = decided(0.0).reasons["head"].numbers["shadow_s"]
+    assert isinstance(promised_s, float | int)
+    assert states(decided(promised_s))["head"] == "running"
+
+
+@pytest.mark.parametrize("policy", RESERVING)
 def test_others_pass_it_if_they_have_ended_by_then(policy: str) -> None:
     found = decide(policy, licensed(100), at_most(2, "a-0", "b-0", "b-1"))
     assert states(found) == {"a": "running", "b": "waiting", "c": "running"}
