@@ -82,7 +82,7 @@ class FeltLateness:
                 self._written = now
 
     def _write(self) -> None:
-        if self._span is not None and self._span.sums.vjobs_s:
+        if self._span is not None and self._span.sums.seen_s:  # hours without vjobs tell how many nodes are off
             self._ledger.power.note_late(self._span)
 
 

@@ -93,6 +93,19 @@ def test_the_next_engine_goes_on_with_what_this_one_has_seen(tmp_path: Path) -> 
     assert later.lateness.sums.seen_s == pytest.approx(3 * 3600 * math.exp(-2), rel=0.02)
 
 
+def test_the_next_engine_knows_how_many_nodes_are_off_while_there_are_no_vjobs(tmp_path: Path) -> None:
+    """By day two vjobs wait, and 40 nodes are off; by night there is no vjob, and 200 are off."""
+    ledger = Ledger(laid_down(tmp_path / "ledger.sqlite"))
+    felt = FeltLateness(with_bound(0.02), ledger)
+    watched(felt, 0.0, 4 * 3600)
+    asleep = switches(**{f"n{number}": SwitchState.OFF for number in range(200)})
+    for now in range(4 * 3600 + 30, 8 * 3600, 30):
+        felt.note(demand(), asleep, (), now)
+    after = FeltLateness(with_bound(0.02), ledger)
+    after.recall(8 * 3600)
+    assert (felt.lateness.reserve, after.lateness.reserve) == (12, 11), "less by the last minutes"
+
+
 def test_at_most_ten_minutes_are_lost_with_an_engine(tmp_path: Path) -> None:
     ledger = Ledger(laid_down(tmp_path / "ledger.sqlite"))
     felt = FeltLateness(with_bound(0.02), ledger)
