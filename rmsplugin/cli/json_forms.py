@@ -337,7 +337,7 @@ class LatenessShown(TypedDict):
     Attributes:
         share: the share of their time from submission to end for which vjobs waited for nodes to come on, or were
             behind vjobs that did.
-        at_most: what power.late_at_most allows; null: no bound is set.
+        at_most: what power.late_at_most allows; null: no bound is set, or the settings are not known.
         sentence: all of it, for a person.
     """
 

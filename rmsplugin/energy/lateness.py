@@ -142,9 +142,14 @@ def sentence(share: float, at_most: float | None) -> str:
         at_most: what it may be; None: no bound is set.
     """
     bound = "power.late_at_most is not set" if at_most is None else f"power.late_at_most allows {_percent(at_most)}"
+    return f"{spent(share)}; {bound}"
+
+
+def spent(share: float) -> str:
+    """The same where nobody knows what the setting is."""
     return (
         f"vjobs spent {_percent(share)} of their time from submission to end waiting for nodes to come on, or behind "
-        f"vjobs that did; {bound}"
+        "vjobs that did"
     )
 
 

@@ -182,7 +182,7 @@ class _Accounts:
         self._not_emptied = as_if_not_emptied(self._off, emptied_nodes(connection, jobs, arguments.until))
         self._period = period_of(since, arguments.until)
         self._late = late_in(connection, since, arguments.until)
-        self._late_at_most = settings.power.late_at_most if settings else None
+        self._power = settings.power if settings else None
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -196,12 +196,13 @@ class _Accounts:
 
     def lateness(self) -> dict[str, Any] | None:
         """How late vjobs were because nodes were off; None: no engine that switches nodes has seen any."""
-        from rmsplugin.energy.lateness import sentence
+        from rmsplugin.energy.lateness import sentence, spent
 
         if not self._late.vjobs_s:
             return None
-        share, at_most = self._late.share, self._late_at_most
-        return {"share": round(share, 6), "at_most": at_most, "sentence": sentence(share, at_most)}
+        share, at_most = self._late.share, self._power.late_at_most if self._power else None
+        words = sentence(share, at_most) if self._power else spent(share)
+        return {"share": round(share, 6), "at_most": at_most, "sentence": words}
 
     def rows(self, by: str) -> list[Row]:
         """A row for each node, user, ...; or one for all."""

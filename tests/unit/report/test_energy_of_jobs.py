@@ -143,6 +143,19 @@ def test_how_late_vjobs_were_because_nodes_were_off_is_told(told: Told, capsys: 
         assert "vjobs spent" not in capsys.readouterr().out
 
 
+def test_nothing_is_said_of_a_setting_that_is_not_known(
+    told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a copy of the ledger, where there are no settings."""
+    told.ledger.power.note_late(LateSpan(NOON, NOON + 3600, LateSums(36.0, 3600.0)))
+    told.at(7200)
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", str(told.path.parent / "none.toml"))
+    energy, times = told.path.parent / "energy.json", ("--since=2025-11-03T12:00:00", "--until=2025-11-03T14:00:00")
+    assert main(["energy", "--ledger", str(told.path), "--energy", str(energy), *ALONE, *times]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("vjobs spent 1 %") and said.endswith("or behind vjobs that did")
+
+
 def test_a_node_that_somebody_else_switched_on_is_on_from_then(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
     before = document(told, capsys)
     switch(told, "n2", NodeActionKind.POWER_OFF, 0, 60)
