@@ -25,7 +25,8 @@ class IdleNode:
         on_since_s: since when it is on.
         switched_off_s: when it was switched off, of the last 24 hours at least; ascending.
         begins_s: when a vjob begins that will have this very node; others may come before. Infinite: none is known.
-        takes_vms: whether vjobs may have it: it is neither hot nor capped.
+        takes_vms: whether vjobs may have it: it is not hot. What only the site's bound on watts closes counts, for the
+            bound would close any other one in its place.
     """
 
     name: str

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,12 @@ def last_number(cluster: Cluster, job: int) -> int:
 
 
 def finish(cluster: Cluster, *jobs: int, losses: int = 0) -> None:
-    """Have counting vjobs end, and see that nothing of their output and of their work was lost, nothing ran twice."""
+    """Have counting vjobs end, and see that nothing of their output and of their work was lost, nothing ran twice.
+
+    As natively, the signal ends a script that does not catch it yet.
+    """
+    for job in jobs:
+        cluster.wait(f"{job} to count", partial(last_number, cluster, job), 180, partial(cluster.describe, job))
     for job in jobs:
         cluster.ok("scancel", "--batch", "--signal=USR1", str(job), user="alice")
     for job in jobs:

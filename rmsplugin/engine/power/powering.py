@@ -338,7 +338,7 @@ class Powering:
     def _nobodys(self, seen: Observation, demand: PowerDemand, nodes: Collection[str]) -> int:
         """How many of these nodes are there for any vjob that arrives: no other one, and no job, will have them."""
         something = with_something(self._ledger, seen) if nodes else frozenset()
-        free = (node for node in nodes if seen.may_take_vms(node) and not demand.has(node))
+        free = (node for node in nodes if node not in seen.hot and not demand.has(node))
         return sum(not is_used(seen, node, something) and not self._is_reserved(seen, node) for node in free)
 
     def _is_reserved(self, seen: Observation, node: str) -> bool:
@@ -380,7 +380,7 @@ class Powering:
             if not rests and not stays_on(self._settings, self._ledger, seen, node, _kept_s(power)):
                 on_s = came_on.get(node, 0.0)
                 begins_s = demand.begins.get(node, math.inf)
-                offs, takes_vms = tuple(today.get(node, ())), seen.may_take_vms(node)
+                offs, takes_vms = tuple(today.get(node, ())), node not in seen.hot
                 found.append(IdleNode(node, power, since[node], on_s, offs, begins_s, takes_vms))
         return found
 
