@@ -247,7 +247,7 @@ def test_where_jobs_are_private_a_cursor_is_that_of_the_users_own_events(site: S
     ledger.event("vjob-waiting", "of another one", vjob=str(site.theirs))
     for asked in (f"from={time.time() + 60:.6f}", f"after={newest}", f"after={newest + 1000}", "limit=1"):
         told = json.loads(site.ask(f"/v1/events?{asked}")[1])
-        assert told["cursor"] == str(newest), asked
+        assert told["cursor"].partition(":")[0] == str(newest), asked
     assert json.loads(site.ask(f"/v1/events?after={told['cursor']}")[1])["events"] == []
     of_own = json.loads(site.ask(f"/v1/events?vjob={site.own}&from={time.time() + 60:.6f}")[1])
-    assert of_own["cursor"] == str(newest)
+    assert of_own["cursor"].partition(":")[0] == str(newest)
