@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from examples import few
@@ -17,8 +17,12 @@ from rmsplugin.decision.later import Places, Ruling
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision
 from rmsplugin.decision.ruled import decide_by_rules
+from rmsplugin.decision.ruled_placing import Attempt
+from rmsplugin.decision.ruled_room import RuledRoom
+from rmsplugin.decision.ruled_trial import Trial
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.resources import NOTHING
+from rmsplugin.model.elements import VM, WAITING, Node, VJob, running_on
+from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 
@@ -29,6 +33,23 @@ POLICIES = ["fcfs", "easy", "conservative"]
 def queues() -> st.SearchStrategy[Configuration]:
     plain = configurations(max_nodes=4, max_vjobs=7, max_vms=3, all_up=True)
     return plain.flatmap(with_rules).flatmap(timed)
+
+
+@st.composite
+def in_pieces(draw: st.DrawFn) -> Configuration:
+    """Nodes of four CPUs with small vjobs here and there, and two large ones wait: First Fit has many elsewhere."""
+    cluster = tuple(Node(f"n{i}", Resources(4, 4096)) for i in range(1, 5))
+    free, vjobs, locations = {node.name: 4 for node in cluster}, [], {}
+    for number in range(draw(st.integers(3, 6))):
+        cpus = draw(st.integers(1, 2))
+        node = draw(st.sampled_from([name for name, left in free.items() if left >= cpus]))
+        free[node] -= cpus
+        vjobs.append(VJob(f"v{number}", (VM(f"v{number}-0", Resources(cpus, 0)),)))
+        locations[f"v{number}-0"] = running_on(node)
+    for number in (6, 7):
+        vjobs.append(VJob(f"v{number}", (VM(f"v{number}-0", Resources(draw(st.integers(3, 4)), 0)),)))
+        locations[f"v{number}-0"] = WAITING
+    return Configuration(cluster, tuple(vjobs), locations)
 
 
 def decide(policy: str, source: Configuration, parameters: Parameters = PARAMETERS) -> Decision:
@@ -59,6 +80,29 @@ def test_all_that_run_have_places_by_capacity_and_all_rules(policy: str, source:
     assert all(found.states[name] is VJobState.RUNNING for name in runs)
     assert has_room(source, found.placement)
     assert all(holds(rule, set(found.placement.items()), source.homes) for rule in source.joint)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(source=in_pieces().flatmap(with_rules).flatmap(timed))
+@settings(max_examples=few(300), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+def test_a_decision_that_asks_rules_at_once_needs_no_other_places(policy: str, source: Configuration) -> None:
+    """The trial after it would mend it, and nobody would see."""
+    asked, init = list[str](), RuledRoom.__init__
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RuledRoom, "__init__", lambda *about: asked.append("rules") or init(*about))
+        patched.setattr(Trial, "_by_ways", _mends(asked))
+        decide(policy, source)
+    assert asked[:2] != ["rules", "places"]
+
+
+def _mends(asked: list[str]) -> Callable[[Trial, Mapping[str, str]], Attempt]:
+    once = Trial._by_ways
+
+    def by_ways(trial: Trial, sample: Mapping[str, str]) -> Attempt:
+        asked.append("places")
+        return once(trial, sample)
+
+    return by_ways
 
 
 @pytest.mark.parametrize("policy", POLICIES)
